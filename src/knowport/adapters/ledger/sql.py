@@ -1,0 +1,234 @@
+"""The ledger port over SQLAlchemy Core: SQLite by default, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from knowport.adapters.ledger.tables import METADATA, documents, generations, vectors
+from knowport.errors import ConfigurationError, LedgerError
+from knowport.model import Document, DocumentInfo, EmbedderIdentity, Generation, Vector
+
+# SQLite takes 32,766 variables in a statement; a cache look-up stays well below.
+_LOOKUP_ROWS = 500
+_FLOAT32 = np.dtype("<f4")
+_INFO = [column for column in documents.c if column.name not in {"text", "text_format"}]
+
+
+class SqlLedger:
+    """See ``knowport.ports.Ledger``. Safe to use from several threads."""
+
+    def __init__(self, url: str) -> None:
+        """Open, and create the tables where missing. Raises ConfigurationError, LedgerError."""
+        try:
+            parsed = make_url(url)
+            self._where = parsed.render_as_string(hide_password=True)
+            if parsed.get_backend_name() == "sqlite" and parsed.database:
+                Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            self._engine = _engine(url)
+        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+            raise ConfigurationError(
+                f"ledger.url cannot be used: {error}.",
+                remedy="Use sqlite:///file or postgresql+psycopg://user:password@host/database.",
+            ) from error
+        except OSError as error:
+            raise ConfigurationError(
+                f"The folder of the ledger cannot be made: {error}.",
+                remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
+            ) from error
+        with self._begin() as connection:
+            METADATA.create_all(connection)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            raise LedgerError(
+                f"The ledger {self._where} failed: {' '.join(str(cause).split())[:300]}.",
+                remedy="Check that it can be reached and written, and that its disk has room.",
+            ) from error
+
+    # -- generations ------------------------------------------------------------------------
+
+    def active_generation(self) -> Generation | None:
+        with self._begin() as connection:
+            row = connection.execute(
+                select(generations).where(generations.c.active)
+            ).mappings().first()
+        if row is None:
+            return None
+        return Generation(
+            name=row["name"],
+            collection=row["collection"],
+            embedder=EmbedderIdentity(**row["embedder"]),
+            analyzer=row["analyzer"],
+            schema_version=row["schema_version"],
+            lexical=row["lexical"],
+            proved_on=row["proved_on"],
+            created_at=row["created_at"],
+        )
+
+    def add_generation(self, generation: Generation) -> None:
+        values = {**asdict(generation), "active": True}
+        with self._begin() as connection:
+            connection.execute(update(generations).values(active=False))
+            connection.execute(_upsert(connection, generations, ["name"], values))
+
+    # -- documents --------------------------------------------------------------------------
+
+    def document(self, doc_id: str) -> DocumentInfo | None:
+        with self._begin() as connection:
+            row = connection.execute(
+                select(*_INFO).where(documents.c.doc_id == doc_id)
+            ).mappings().first()
+        return None if row is None else DocumentInfo(**row)
+
+    def document_text(self, doc_id: str) -> Document | None:
+        with self._begin() as connection:
+            row = connection.execute(
+                select(documents).where(documents.c.doc_id == doc_id)
+            ).mappings().first()
+        if row is None:
+            return None
+        return Document(
+            doc_id=row["doc_id"],
+            source=row["source"],
+            title=row["title"],
+            category=row["category"],
+            kb_scope=row["kb_scope"],
+            text=row["text"],
+            text_format=row["text_format"],
+            content_hash=row["content_hash"],
+            metadata=row["metadata"],
+        )
+
+    def documents(
+        self, *, kb_scope: str | None = None, category: str | None = None
+    ) -> tuple[DocumentInfo, ...]:
+        query = select(*_INFO).order_by(documents.c.doc_id)
+        if kb_scope is not None:
+            query = query.where(documents.c.kb_scope == kb_scope)
+        if category is not None:
+            query = query.where(documents.c.category == category)
+        with self._begin() as connection:
+            return tuple(DocumentInfo(**row) for row in connection.execute(query).mappings())
+
+    def categories(self, kb_scope: str) -> tuple[str, ...]:
+        query = (
+            select(documents.c.category)
+            .where(documents.c.kb_scope == kb_scope, documents.c.category != "")
+            .distinct()
+        )
+        with self._begin() as connection:
+            return tuple(sorted(connection.execute(query).scalars()))
+
+    def begin_write(self, document: Document, chunk_count: int) -> None:
+        values = {
+            **asdict(document),
+            "metadata": dict(document.metadata),
+            "chunk_count": chunk_count,
+            "state": "writing",
+            "updated_at": _now(),
+        }
+        with self._begin() as connection:
+            connection.execute(_upsert(connection, documents, ["doc_id"], values))
+
+    def commit_write(self, doc_id: str) -> None:
+        self._set_state(doc_id, "indexed")
+
+    def begin_delete(self, doc_id: str) -> None:
+        self._set_state(doc_id, "deleting")
+
+    def commit_delete(self, doc_id: str) -> None:
+        with self._begin() as connection:
+            connection.execute(documents.delete().where(documents.c.doc_id == doc_id))
+
+    def unfinished(self) -> tuple[DocumentInfo, ...]:
+        query = select(*_INFO).where(documents.c.state != "indexed").order_by(documents.c.doc_id)
+        with self._begin() as connection:
+            return tuple(DocumentInfo(**row) for row in connection.execute(query).mappings())
+
+    def _set_state(self, doc_id: str, state: str) -> None:
+        change = update(documents).where(documents.c.doc_id == doc_id)
+        with self._begin() as connection:
+            connection.execute(change.values(state=state, updated_at=_now()))
+
+    # -- embedding cache --------------------------------------------------------------------
+
+    def cached_vectors(
+        self, embedder: EmbedderIdentity, hashes: Sequence[str]
+    ) -> Mapping[str, Vector]:
+        key = _embedder_key(embedder)
+        found: dict[str, Vector] = {}
+        with self._begin() as connection:
+            for start in range(0, len(hashes), _LOOKUP_ROWS):
+                query = select(vectors.c.text_hash, vectors.c.vector).where(
+                    vectors.c.embedder == key,
+                    vectors.c.text_hash.in_(hashes[start : start + _LOOKUP_ROWS]),
+                )
+                for text_hash, blob in connection.execute(query):
+                    found[text_hash] = np.frombuffer(blob, dtype=_FLOAT32).astype(np.float32)
+        return found
+
+    def store_vectors(
+        self, embedder: EmbedderIdentity, new: Mapping[str, Vector]
+    ) -> None:
+        if not new:
+            return
+        key = _embedder_key(embedder)
+        rows = [
+            {"embedder": key, "text_hash": name, "vector": vector.astype(_FLOAT32).tobytes()}
+            for name, vector in new.items()
+        ]
+        with self._begin() as connection:
+            insert = _dialect(connection).insert(vectors).on_conflict_do_nothing()
+            connection.execute(insert, rows)
+
+
+def _engine(url: str) -> Engine:
+    engine = create_engine(url, pool_pre_ping=True)
+    if engine.dialect.name == "sqlite":
+
+        @event.listens_for(engine, "connect")
+        def _prepare(connection: Any, _record: Any) -> None:
+            # WAL lets readers go on while one writes, and survives kill -9.
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA busy_timeout=10000")
+
+    return engine
+
+
+def _dialect(connection: Connection) -> Any:
+    return sqlite if connection.dialect.name == "sqlite" else postgresql
+
+
+def _upsert(connection: Connection, table: Any, keys: list[str], values: dict[str, Any]) -> Any:
+    insert = _dialect(connection).insert(table).values(values)
+    changed = {name: insert.excluded[name] for name in values if name not in keys}
+    return insert.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+def _embedder_key(embedder: EmbedderIdentity) -> str:
+    return hashlib.sha256(json.dumps(asdict(embedder), sort_keys=True).encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,198 @@
+"""The connection to a Milvus, what that Milvus can do, and its errors in our words.
+
+Which engine stands behind a URI is found out here, once, and told as plain facts
+(``lexical``, ``bm25_sign``) so that nothing else asks about products and versions.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+from pymilvus import MilvusClient
+from pymilvus.exceptions import ConnectionConfigException, MilvusException
+
+from knowport.errors import ConfigurationError, EngineError, EngineUnavailable, IndexInUse
+
+# pymilvus logs every failed call with its whole traceback; we raise the failure instead.
+logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+
+# pymilvus takes a path for an embedded file by its ".db"; Lite 2.5.1 limits the rest.
+_EMBEDDED_NAME = re.compile(r"(?=.{4,36}\Z)[a-zA-Z0-9.\-_]+\.db")
+_UNAVAILABLE = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An open connection.
+
+    ``lexical``   the engine has sparse vectors and the BM25 function (Milvus 2.5 and later)
+    ``bm25_sign`` what a BM25 distance is multiplied by so that more is better and it is positive
+    """
+
+    client: MilvusClient
+    uri: str
+    version: str
+    lexical: bool
+    bm25_sign: float
+    timeout: float
+    _opened: ExitStack = field(repr=False, compare=False)
+
+    @classmethod
+    def connect(cls, uri: str, *, token: str = "", timeout: float = 30.0) -> Engine:
+        """Open a server (``http://host:port``) or an embedded file (a path).
+
+        ``timeout`` bounds each call, in seconds. Raises IndexInUse, EngineUnavailable,
+        ConfigurationError.
+        """
+        embedded = "://" not in uri
+        with ExitStack() as opened:
+            if embedded:
+                _claim(Path(uri).resolve())
+                opened.callback(_release, Path(uri).resolve())
+            with translated(uri):
+                try:
+                    client = MilvusClient(uri, token=token, timeout=timeout)
+                except ConnectionConfigException as error:
+                    if embedded:
+                        raise _in_use(Path(uri), None) from error
+                    raise ConfigurationError(
+                        f"milvus.uri {uri!r} cannot be used: {error.message}.",
+                        remedy="Give http://host:port, or a file path for the embedded engine.",
+                    ) from error
+                opened.callback(client.close)
+                version = "embedded" if embedded else client.get_server_version(timeout=timeout)
+            to_close = opened.pop_all()
+        return cls(
+            client=client,
+            uri=uri,
+            version=version,
+            lexical=_has_bm25(version),
+            # The pure-Python Lite returns BM25 distances with a negative sign.
+            bm25_sign=-1.0 if version.startswith("milvus_lite-3") else 1.0,
+            timeout=timeout,
+            _opened=to_close,
+        )
+
+    def close(self) -> None:
+        """Close the connection; the last one to an embedded file in this process frees it."""
+        self._opened.close()
+
+
+def _has_bm25(version: str) -> bool:
+    number = re.match(r"v?(\d+)\.(\d+)", version)
+    return number is None or (int(number[1]), int(number[2])) >= (2, 5)
+
+
+# Connections of this process to embedded files. Lite runs one engine a file for all of them.
+_embedded: Counter[Path] = Counter()
+_embedded_guard = threading.Lock()
+
+
+def _claim(path: Path) -> None:
+    with _embedded_guard:
+        if not _embedded[path]:
+            _prepare_embedded(path)
+        _embedded[path] += 1
+
+
+def _release(path: Path) -> None:
+    with _embedded_guard:
+        _embedded[path] -= 1
+        if not _embedded[path]:
+            from milvus_lite.server_manager import server_manager_instance  # noqa: PLC0415
+
+            server_manager_instance.release_server(str(path))  # pymilvus leaves it running
+
+
+def _prepare_embedded(path: Path) -> None:
+    if not _EMBEDDED_NAME.fullmatch(path.name):
+        raise ConfigurationError(
+            f"The embedded file cannot be named {path.name!r}.",
+            remedy="In milvus.uri, give a name that ends in .db and has at most 36 of the "
+            "characters a-z, A-Z, 0-9, '.', '-' and '_'.",
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The folder {path.parent} cannot be made: {error.strerror}.",
+            remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
+        ) from error
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigurationError(
+            f"The folder {path.parent} cannot be written.",
+            remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
+        )
+    holder = _lock_holder(path)
+    if holder is not None:
+        raise _in_use(path, holder)
+
+
+def _in_use(path: Path, holder: int | None) -> IndexInUse:
+    who = f"process {holder}" if holder else "another process"
+    return IndexInUse(
+        f"The index file {path} is in use by {who}.",
+        remedy="Wait for it to end, or let several processes share one Milvus server "
+        "(milvus.uri = \"http://host:19530\").",
+    )
+
+
+def _lock_holder(path: Path) -> int | None:
+    """The process that locks the embedded file, asked of the kernel without taking the lock.
+
+    Not to be asked while this process has the file open: closing any handle of a lock file gives
+    up the locks that the process itself holds on it, and Lite then stops.
+    """
+    try:
+        with (path.parent / f".{path.name}.lock").open("rb") as lock:
+            layout = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length, pid
+            asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(layout, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn the client's exceptions into ours; ``what`` names the thing that was asked."""
+    try:
+        yield
+    except MilvusException as error:
+        text = str(error.message)
+        if error.code in _UNAVAILABLE or "Fail connecting" in text or "Retry timeout" in text:
+            raise _unavailable(what, text) from error
+        raise EngineError(f"Milvus failed on {what}: {_short(text)}.") from error
+    except grpc.RpcError as error:
+        code = error.code() if isinstance(error, grpc.Call) else None
+        detail = (error.details() if isinstance(error, grpc.Call) else None) or str(code)
+        if code in _UNAVAILABLE:
+            raise _unavailable(what, detail) from error
+        raise EngineError(f"Milvus failed on {what}: {_short(detail)}.") from error
+
+
+def _unavailable(what: str, detail: str) -> EngineUnavailable:
+    return EngineUnavailable(
+        f"Milvus cannot be reached ({what}): {_short(detail)}.",
+        remedy="Check that it runs, and milvus.uri and milvus.token.",
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= 300 else line[:300] + "…"

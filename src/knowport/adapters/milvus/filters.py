@@ -1,0 +1,35 @@
+"""Filter expressions, built here and nowhere else.
+
+The language is the part that every engine reads alike: ``==`` and lower-case ``and``. An escaped
+newline or tab never matches on Milvus Lite 2.5.1, so values with control characters are refused
+instead of being escaped into a filter that silently matches nothing.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from knowport.errors import InvalidInput
+
+
+def literal(value: str, *, field: str) -> str:
+    """A string literal that matches exactly ``value``; backslash first, then the quote.
+
+    Raises InvalidInput for control characters and lone surrogates.
+    """
+    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in value):
+        raise InvalidInput(
+            f"{field} {value!r} contains a control character.",
+            field=field,
+            remedy="Remove line breaks, tabs and other control characters.",
+        )
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def equals(**values: str | None) -> str:
+    """``a == "x" and b == "y"`` over the given fields; None leaves a field out."""
+    return " and ".join(
+        f"{name} == {literal(value, field=name)}"
+        for name, value in values.items()
+        if value is not None
+    )

@@ -1,0 +1,281 @@
+"""Reads the structure of a Markdown text: front matter, sections and blocks.
+
+All spans are code-point offsets into the whole text that was passed, front matter included.
+The text is expected to be normalised (LF line ends).
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+import regex
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import table as recognise_table
+from markdown_it.token import Token
+
+from knowport.core.text import grapheme_cut, normalise_text
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+
+MAX_HEADING = 200
+"""Most characters of a heading in a breadcrumb: a setext heading may be a whole paragraph."""
+
+_MAX_FRONT_MATTER = 64_000  # characters; the YAML parser is slow, and real ones are far smaller
+_MAX_VALUES = 10_000  # YAML aliases can stand for exponentially many values
+_FRONT_MATTER = regex.compile(
+    r"(?:(?P<yaml>---)[ \t]*\n(?P<body>(?:.*\n)*?)(?:---|\.\.\.)"
+    r"|\+\+\+[ \t]*\n(?P<body>(?:.*\n)*?)\+\+\+)[ \t]*(?:\n|\Z)"
+)
+_COMMENTS = regex.compile(r"(?:<!--(?:[^-]|-(?!->))*+-->|\s)*+")
+_ONLY_MARKUP = regex.compile(r"[\s>*+#-]*+")
+
+
+class BlockKind(StrEnum):
+    HEADING = "heading"
+    FENCE = "fence"
+    TABLE = "table"
+    PROSE = "prose"  # paragraphs, lists, quotes, indented code, HTML, link definitions
+    BLANK = "blank"  # nothing for a reader: rules, comments, empty headings and items
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One top-level block; ``start`` is at the start of a line, ``end`` after its last text."""
+
+    kind: BlockKind
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A top-level heading and the blocks up to the next one.
+
+    ``breadcrumb`` is the path of heading texts from the top, without markup. ``level`` is 1..6,
+    or 0 for what stands before the first heading. Lines count from 0; ends are exclusive.
+    """
+
+    breadcrumb: tuple[str, ...]
+    level: int
+    first_line: int
+    end_line: int
+    start: int
+    end: int
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """``values`` by name; ``body_start`` is the offset of the text after the front matter."""
+
+    values: dict[str, JSON] = field(default_factory=dict)
+    body_start: int = 0
+
+
+def split_front_matter(text: str) -> FrontMatter:
+    """Front matter at the very start of a text: YAML between ``---`` or TOML between ``+++``.
+
+    What is unclosed, invalid, too large or not a mapping counts as body. Never raises. Values
+    that JSON does not know (dates, binary) become strings.
+    """
+    match = _FRONT_MATTER.match(text, 0, min(len(text), _MAX_FRONT_MATTER))
+    if match is None:
+        return FrontMatter()
+    load: Callable[[str], object] = _load_yaml if match["yaml"] else tomllib.loads
+    try:
+        values = _as_json(load(match["body"]), itertools.count())
+    # PyYAML lets these through for values that do not suit their tag (a date of month 13).
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError):
+        return FrontMatter()
+    except RecursionError:  # nested too deeply, or an alias that holds itself
+        return FrontMatter()
+    return FrontMatter(values, match.end()) if isinstance(values, dict) else FrontMatter()
+
+
+class _YamlLoader(yaml.SafeLoader):
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """No merge keys: a few nested ones make exponentially many entries. They are an error."""
+
+
+def _load_yaml(source: str) -> object:
+    return yaml.load(source, _YamlLoader)
+
+
+def _as_json(value: object, counter: Iterator[int]) -> JSON:
+    if next(counter) > _MAX_VALUES:
+        raise ValueError("too many values")
+    match value:
+        case dict():
+            return {_text(key): _as_json(item, counter) for key, item in value.items()}
+        case list() | tuple() | set():
+            return [_as_json(item, counter) for item in value]
+        case None | bool():
+            return value
+        case int() | float() if abs(value) < 2**63:  # false for infinity and NaN as well
+            return value
+        case _:
+            return _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime.date | datetime.time):
+        value = value.isoformat()
+    return normalise_text(str(value)).text
+
+
+def parse_markdown(text: str, start: int = 0) -> list[Section]:
+    """Sections of ``text[start:]`` in order; ``start`` is at the start of a line.
+
+    Only top-level headings open a section: one in a quote or a list item is text. Every line that
+    is not blank belongs to exactly one block.
+    """
+    starts = [start]
+    starts.extend(newline.end() for newline in regex.finditer("\n", text, pos=start))
+    starts.append(len(text) + 1)
+    lines_before = text.count("\n", 0, start)
+
+    sections: list[Section] = []
+    path: list[tuple[int, str]] = []
+    blocks: list[Block] = []
+    level, first_line = 0, 0
+
+    def close(end_line: int) -> None:
+        if blocks:
+            sections.append(
+                Section(
+                    breadcrumb=tuple(title for _, title in path),
+                    level=level,
+                    first_line=lines_before + first_line,
+                    end_line=lines_before + end_line,
+                    start=starts[first_line],
+                    end=min(starts[end_line], len(text)),
+                    blocks=tuple(blocks),
+                )
+            )
+
+    for token, title, line, end_line in _top_level(text[start:], len(starts) - 1):
+        block = _block(token, title, text, starts[line], starts[end_line] - 1)
+        if block is None:
+            continue
+        if token is not None and token.type == "heading_open":
+            close(line)
+            level, first_line = int(token.tag[1]), line
+            while path and path[-1][0] >= level:
+                path.pop()
+            path.append((level, title))
+            blocks = []
+        blocks.append(block)
+    close(len(starts) - 1)
+    return sections
+
+
+def _top_level(source: str, line_count: int) -> Iterator[tuple[Token | None, str, int, int]]:
+    """Top-level tokens with heading text and line range; None for lines that have no token."""
+    covered = 0
+    env: dict[str, object] = {}  # takes the link definitions, which headings may use
+    tokens = _BLOCKS.parse(source, env)
+    for position, token in enumerate(tokens):
+        if token.level > 0 or token.nesting < 0 or token.map is None:
+            continue
+        line, end_line = token.map
+        if covered < line:  # link definitions give no token, but are text
+            yield None, "", covered, line
+        heading = token.type == "heading_open"
+        title = _plain(tokens[position + 1].content, env) if heading else ""
+        yield token, title, line, end_line
+        covered = end_line
+    if covered < line_count:
+        yield None, "", covered, line_count
+
+
+def _block(token: Token | None, title: str, text: str, start: int, end: int) -> Block | None:
+    source = text[start:end].rstrip()
+    indented = source.lstrip()
+    if not indented:
+        return None
+    end = start + len(source)
+    start += source.rfind("\n", 0, len(source) - len(indented)) + 1  # keep the indentation
+    match token.type if token else None:
+        case "heading_open":
+            kind = BlockKind.HEADING if title else BlockKind.BLANK
+        case "fence":
+            kind = BlockKind.FENCE
+        case "table":
+            kind = BlockKind.TABLE
+        case "hr":
+            kind = BlockKind.BLANK
+        case "html_block":
+            kind = BlockKind.BLANK if _COMMENTS.fullmatch(indented) else BlockKind.PROSE
+        case _:
+            kind = BlockKind.BLANK if _ONLY_MARKUP.fullmatch(indented) else BlockKind.PROSE
+    return Block(kind, start, end)
+
+
+def _plain(source: str, env: dict[str, object]) -> str:
+    """Text of a heading as a reader sees it, at most MAX_HEADING characters."""
+    # The margin is for markup; the limit bounds the work of the inline parser.
+    tokens = _INLINE.parseInline(source[: 4 * MAX_HEADING], env)
+    text = " ".join("".join(_texts(tokens)).split())
+    return text[: grapheme_cut(text, MAX_HEADING)]
+
+
+def _texts(tokens: list[Token]) -> Iterator[str]:
+    for token in tokens:
+        if token.type in ("softbreak", "hardbreak"):
+            yield " "
+        elif token.children is not None:  # the inline token itself, or an image's alternative
+            yield from _texts(token.children)
+        elif token.type != "html_inline":
+            yield token.content
+
+
+def _table(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """markdown-it's table rule with one token for a table.
+
+    The original makes 14 tokens for a row of four cells, which is most of the time and memory
+    that a long table takes. The rows end where the original ends them.
+    """
+    if not recognise_table(state, start_line, end_line, True):
+        return False
+    if silent:
+        return True
+    terminators = state.md.block.ruler.getRules("blockquote")
+    outer, state.parentType = state.parentType, "table"
+    line = start_line + 2
+    while (
+        line < end_line
+        and not state.isEmpty(line)
+        and state.sCount[line] >= state.blkIndent
+        and not state.is_code_block(line)
+        and not any(ends(state, line, end_line, True) for ends in terminators)
+    ):
+        line += 1
+    state.parentType = outer
+    token = state.push("table", "table", 0)
+    token.map = [start_line, line]
+    state.line = line
+    return True
+
+
+def _block_parser() -> MarkdownIt:
+    # The preset's nesting limit of 20 swallows all that follows a list of ten levels.
+    parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    # Line ends are normalised already, and the parser's own rule would count lines otherwise than
+    # we do. Inline text is parsed for headings only.
+    return parser.disable(["normalize", "inline", "text_join"])
+
+
+_BLOCKS = _block_parser()
+_INLINE = MarkdownIt("commonmark")
+# Rule caches are filled at the first use, and not safely when two threads come first.
+_BLOCKS.parse("-")
+_INLINE.parse("-")

@@ -1,0 +1,86 @@
+"""From hits to the candidates worth showing: identify, then select.
+
+``select`` walks the candidates once, in their order, and each step only ever takes away:
+
+1. dedup by evidence key (the better-ranked keeps its content and gains the other's reasons)
+2. per-document cap (a candidate without a document is its own)
+3. relevance
+4. return_n
+
+Because the walk goes on past a dropped candidate, later ones fill the place it leaves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from knowport.core.identity import evidence_key
+from knowport.model import Attempt, Candidate, Drop, DropReason, HitReason
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was kept, best first, and what was not, each with its reason, in order of rank."""
+
+    kept: tuple[Candidate, ...]
+    drops: tuple[Drop, ...]
+
+
+def identify(attempt: Attempt) -> tuple[Candidate, ...]:
+    """Hits of an attempt as candidates: evidence key and original rank from 1."""
+    return tuple(
+        Candidate(
+            key=evidence_key(hit.doc_id, hit.chunk_index, hit.id, rank),
+            rank=rank,
+            hit=hit,
+            reasons=(HitReason(attempt.name, rank),),
+        )
+        for rank, hit in enumerate(attempt.hits, start=1)
+    )
+
+
+def select(
+    candidates: Sequence[Candidate],
+    *,
+    max_per_document: int,
+    return_n: int,
+    is_relevant: Callable[[Candidate], bool] = lambda _: True,
+) -> Selection:
+    """Select from candidates in order of ``(rank, key)``; see the module's text."""
+    ordered = sorted(candidates, key=lambda candidate: (candidate.rank, candidate.key))
+    unique, drops = _deduplicate(ordered)
+    kept: list[Candidate] = []
+    per_document: Counter[str] = Counter()
+    for candidate in unique:
+        document = candidate.hit.doc_id or candidate.key
+        if per_document[document] >= max_per_document:
+            drops.append(_drop(candidate, DropReason.OVER_CAP))
+            continue
+        per_document[document] += 1
+        if not is_relevant(candidate):
+            drops.append(_drop(candidate, DropReason.BELOW_THRESHOLD))
+        elif len(kept) >= return_n:
+            drops.append(_drop(candidate, DropReason.BEYOND_RETURN_N))
+        else:
+            kept.append(candidate)
+    return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
+
+
+def _deduplicate(ordered: Sequence[Candidate]) -> tuple[list[Candidate], list[Drop]]:
+    first: dict[str, Candidate] = {}
+    drops = []
+    for candidate in ordered:
+        seen = first.get(candidate.key)
+        if seen is None:
+            first[candidate.key] = candidate
+        else:
+            new = tuple(reason for reason in candidate.reasons if reason not in seen.reasons)
+            first[candidate.key] = replace(seen, reasons=seen.reasons + new)
+            drops.append(_drop(candidate, DropReason.DUPLICATE))
+    return list(first.values()), drops
+
+
+def _drop(candidate: Candidate, reason: DropReason) -> Drop:
+    return Drop(candidate.key, candidate.rank, reason)

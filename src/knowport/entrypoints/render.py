@@ -1,0 +1,127 @@
+"""Results for people, on a rich console."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from knowport.model import (
+    Answer,
+    Document,
+    DocumentInfo,
+    FileOutcome,
+    IngestReport,
+    Status,
+)
+
+_WORD = re.compile(r"[0-9A-Za-z_.\-]{2,}|[\u4e00-\u9fff]{2,}")
+
+
+def answer(console: Console, found: Answer, query: str) -> None:
+    """Each piece of evidence: id and level, heading path and source, the excerpt highlighted."""
+    words = _highlight_words(query)
+    for number, item in enumerate(found.evidence, start=1):
+        console.print(
+            Text.assemble(
+                (f"{number}. ", "bold"),
+                (item.document_id, "bold cyan"),
+                (f"  {item.relevance_level}", "green"),
+            )
+        )
+        console.print(Text(f"   {item.breadcrumb or item.title}  ({item.source})", "dim"))
+        excerpt = Text("\n".join("   " + line for line in item.excerpt.splitlines()))
+        excerpt.highlight_words(words, "bold yellow", case_sensitive=False)
+        console.print(excerpt)
+        console.print()
+    for notice in found.notices:
+        console.print(Text(notice.message, "yellow"))
+    if not found.found:
+        console.print("Nothing found.")
+    withheld = ", ".join(f"{count} {reason}" for reason, count in found.withheld.items())
+    if withheld:
+        console.print(Text(f"Not shown: {withheld.replace('_', ' ')}.", "dim"))
+
+
+def _highlight_words(query: str) -> list[str]:
+    """Latin words whole; of a Chinese run its pairs of characters, as its words are not known."""
+    words: list[str] = []
+    for run in _WORD.findall(query):
+        if run[0].isascii():
+            words.append(run)
+        else:
+            words.extend(run[i : i + 2] for i in range(len(run) - 1))
+    return words
+
+
+def report(console: Console, done: IngestReport) -> None:
+    """Files that were not taken, each with its reason, then the sum."""
+    rest = [f for f in done.files if f.outcome in (FileOutcome.SKIPPED, FileOutcome.FAILED)]
+    if rest:
+        table = Table(box=None, pad_edge=False)
+        for name in ("outcome", "file", "reason"):
+            table.add_column(name, overflow="fold")
+        for file in rest:
+            style = "red" if file.outcome is FileOutcome.FAILED else "dim"
+            table.add_row(
+                Text(file.outcome, style), Text(file.path), Text(f"{file.reason}: {file.detail}")
+            )
+        console.print(table)
+    counts = ", ".join(f"{done.count(outcome)} {outcome}" for outcome in FileOutcome)
+    console.print(
+        f"{counts}. {done.chunks_written} chunks written, {done.chunks_embedded} embedded, "
+        f"{done.seconds:.1f} s.",
+        markup=False,
+    )
+    if done.interrupted:
+        console.print("Interrupted: run the same command to go on.")
+
+
+def documents(console: Console, infos: Sequence[DocumentInfo]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("document", "category", "chunks", "title"):
+        table.add_column(name, overflow="fold")
+    for info in infos:
+        table.add_row(
+            Text(info.doc_id), Text(info.category), str(info.chunk_count), Text(info.title)
+        )
+    console.print(table)
+    console.print(f"{len(infos)} documents.")
+
+
+def document(console: Console, info: DocumentInfo, stored: Document) -> None:
+    for name in ("doc_id", "title", "category", "kb_scope", "chunk_count", "state", "updated_at"):
+        console.print(Text(f"{name}: {getattr(info, name)}", "dim"))
+    console.print()
+    console.print(Text(stored.text))
+
+
+def status(console: Console, current: Status) -> None:
+    embedder = current.embedder
+    rows = {
+        "home": current.home,
+        "milvus": f"{current.milvus_uri} ({current.engine or 'not opened yet'})",
+        "generation": f"{current.generation} ({current.collection})" if current.generation else "-",
+        "embedder": f"{embedder.provider} {embedder.model}, {embedder.dimension} dimensions",
+        "scope": current.kb_scope,
+        "documents": str(current.documents),
+        "chunks": str(current.chunks),
+        "categories": ", ".join(current.categories) or "-",
+        "unfinished": str(current.unfinished),
+    }
+    for name, value in rows.items():
+        console.print(Text.assemble((f"{name:<12}", "bold"), value))
+
+
+def settings(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("key", "value", "origin", "description"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        value = "-" if row["value"] in (None, "") else str(row["value"])
+        table.add_row(Text(row["key"]), Text(value), Text(row["origin"]), Text(row["description"]))
+    console.print(table)

@@ -1,0 +1,50 @@
+"""Values as JSON. The agent's view is made here and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from knowport.errors import KnowportError
+from knowport.model import Answer, Document, DocumentInfo, FileOutcome, IngestReport, Status
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """The agent's view: exactly the fields of ``Answer``."""
+    return asdict(answer)
+
+
+def report_json(report: IngestReport) -> dict[str, Any]:
+    return {
+        "counts": {str(outcome): report.count(outcome) for outcome in FileOutcome},
+        "chunks_written": report.chunks_written,
+        "chunks_embedded": report.chunks_embedded,
+        "seconds": round(report.seconds, 3),
+        "interrupted": report.interrupted,
+        "files": [asdict(result) for result in report.files],
+    }
+
+
+def document_json(info: DocumentInfo, document: Document | None = None) -> dict[str, Any]:
+    values = {**asdict(info), "metadata": dict(info.metadata)}
+    return values if document is None else {**values, "text": document.text}
+
+
+def status_json(status: Status) -> dict[str, Any]:
+    return asdict(status)
+
+
+def error_json(error: KnowportError) -> dict[str, Any]:
+    return {
+        "error": {
+            "code": error.code,
+            "message": error.message,
+            "remedy": error.remedy,
+            "transient": error.transient,
+        }
+    }
+
+
+def dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)

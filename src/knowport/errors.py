@@ -1,0 +1,134 @@
+"""What can go wrong, and the way out of it.
+
+::
+
+    KnowportError
+    ├── InvalidInput            2   a query, filter, id or path that cannot be used
+    ├── ConfigurationError      3   a setting is wrong, unknown or missing
+    ├── IndexMismatch           4   the index was built with other settings: rebuild
+    ├── IndexInUse              5   another process holds the embedded file   (transient)
+    ├── EngineError             6   Milvus refused or failed
+    │   └── EngineUnavailable   6   Milvus cannot be reached                  (transient)
+    ├── EmbeddingError          7   the embedder refused, or returned vectors that cannot be used
+    │   └── EmbeddingUnavailable 7  the embedding endpoint is away or says to wait (transient)
+    ├── LoadError               8   one file cannot be read as a document
+    ├── LedgerError            11   the ledger cannot be read or written
+    └── UnknownDocument         9   no document has that id
+
+The number is the exit code of the command line. 10 stands for an empty index, 1 for a lookup
+that found nothing, 130 for an interrupt; these are outcomes, not errors.
+
+Every error says what it is about (``message``) and what to do (``remedy``). ``transient`` tells
+whether the same call may succeed later without a change.
+"""
+
+from __future__ import annotations
+
+
+class KnowportError(Exception):
+    """Base of all errors that Knowport raises on purpose."""
+
+    exit_code = 70
+    code = "internal"
+    transient = False
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class InvalidInput(KnowportError):
+    """A query, filter, id or path that cannot be used; ``field`` names it."""
+
+    exit_code = 2
+    code = "invalid_input"
+
+    def __init__(self, message: str, *, field: str, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.field = field
+
+
+class ConfigurationError(KnowportError):
+    """A setting is wrong, unknown or missing."""
+
+    exit_code = 3
+    code = "configuration"
+
+
+class IndexMismatch(KnowportError):
+    """The stored index was built with another embedder, analyzer or schema."""
+
+    exit_code = 4
+    code = "index_mismatch"
+
+
+class IndexInUse(KnowportError):
+    """Another process holds the embedded index file."""
+
+    exit_code = 5
+    code = "index_in_use"
+    transient = True
+
+
+class EngineError(KnowportError):
+    """Milvus refused a call or failed in it."""
+
+    exit_code = 6
+    code = "engine"
+
+
+class EngineUnavailable(EngineError):
+    """Milvus cannot be reached."""
+
+    code = "engine_unavailable"
+    transient = True
+
+
+class EmbeddingError(KnowportError):
+    """The embedder refused a text, or returned vectors that cannot be used.
+
+    ``position`` is the place of the text in the call that failed, where one text is to blame.
+    """
+
+    exit_code = 7
+    code = "embedding"
+
+    def __init__(self, message: str, *, remedy: str = "", position: int | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.position = position
+
+
+class EmbeddingUnavailable(EmbeddingError):
+    """The embedding endpoint is away, overloaded, or told us to wait."""
+
+    code = "embedding_unavailable"
+    transient = True
+
+
+class LoadError(KnowportError):
+    """One file cannot be read as a document; ``reason`` is a stable code such as ``not_text``."""
+
+    exit_code = 8
+    code = "load"
+
+    def __init__(self, message: str, *, reason: str, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.reason = reason
+
+
+class UnknownDocument(KnowportError):
+    """No document has that id."""
+
+    exit_code = 9
+    code = "unknown_document"
+
+
+class LedgerError(KnowportError):
+    """The ledger cannot be read or written."""
+
+    exit_code = 11
+    code = "ledger"

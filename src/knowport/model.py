@@ -1,0 +1,397 @@
+"""The vocabulary: frozen values that every part of Knowport speaks in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+"""One embedding, shape ``(dimension,)``."""
+
+Matrix: TypeAlias = npt.NDArray[np.float32]
+"""Embeddings of several texts in their order, shape ``(n, dimension)``."""
+
+Metadata: TypeAlias = Mapping[str, Any]
+"""JSON values by name."""
+
+SearchMode: TypeAlias = Literal["dense", "hybrid"]
+RankerName: TypeAlias = Literal["rrf", "weighted"]
+TextFormat: TypeAlias = Literal["markdown", "plain"]
+DocumentState: TypeAlias = Literal["writing", "indexed", "deleting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One source text as it was ingested.
+
+    ``text`` is the normalised text (LF line ends, no BOM, no control characters) that chunk spans
+    count in. ``content_hash`` is the hex SHA-256 of everything that decides the chunks.
+    """
+
+    doc_id: str
+    source: str
+    title: str
+    category: str
+    kb_scope: str
+    text: str
+    text_format: TextFormat
+    content_hash: str
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A span of a document.
+
+    ``content`` is original text; where a table or a fence was split it repeats the header or the
+    fence line, so it may hold more than ``text[start:end]``. ``start`` and ``end`` are code-point
+    offsets into the document's normalised text. ``breadcrumb`` is the heading path.
+    """
+
+    doc_id: str
+    chunk_index: int
+    content: str
+    title: str
+    breadcrumb: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedChunk:
+    """A chunk with all that the engine stores of it."""
+
+    chunk: Chunk
+    source: str
+    category: str
+    kb_scope: str
+    content_hash: str
+    search_text: str
+    vector: Vector
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderIdentity:
+    """What decides the vector of a text. Two indexes of one identity are comparable."""
+
+    provider: str
+    model: str
+    dimension: int
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One search: ``vector`` has the embedder's dimension, ``retrieve_k`` is the leg width."""
+
+    query: str
+    vector: Vector
+    kb_scope: str
+    retrieve_k: int = 20
+    mode: SearchMode = "hybrid"
+    category: str | None = None
+    ranker: RankerName = "rrf"
+    rrf_k: int = 60
+    weight_dense: float = 1.0
+    weight_sparse: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of a hit, kept apart because their scales differ; None where not known.
+
+    ``fused``   what the ranker gave; for RRF the sum of 1/(k + rank); orders, nothing else
+    ``dense``   cosine of query and chunk vector, -1..1
+    ``sparse``  BM25, 0 or more
+    Ranks count from 1 within their leg.
+    """
+
+    fused: float | None = None
+    dense: float | None = None
+    dense_rank: int | None = None
+    sparse: float | None = None
+    sparse_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """What the search port returns."""
+
+    id: str
+    doc_id: str
+    chunk_index: int | None
+    content: str
+    title: str
+    breadcrumb: str
+    source: str
+    category: str
+    scores: Scores
+    metadata: Metadata = field(default_factory=dict)
+
+
+class AttemptName(StrEnum):
+    FILTERED = "filtered"
+    UNFILTERED = "unfiltered"
+
+
+@dataclass(frozen=True, slots=True)
+class HitReason:
+    """Why a candidate is here: the attempt that found it and the rank it had there (from 1)."""
+
+    attempt: AttemptName
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit with its evidence key and its original rank (from 1) inside one lookup."""
+
+    key: str
+    rank: int
+    hit: SearchHit
+    reasons: tuple[HitReason, ...]
+
+
+class DropReason(StrEnum):
+    DUPLICATE = "duplicate"
+    OVER_CAP = "over_cap"
+    BELOW_THRESHOLD = "below_threshold"
+    BEYOND_RETURN_N = "beyond_return_n"
+    OUT_OF_BUDGET = "out_of_budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A candidate that is not in the answer, and why."""
+
+    key: str
+    rank: int
+    reason: DropReason
+
+
+class RelevanceLevel(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceBlock:
+    """A candidate that survived selection, with its level of relevance."""
+
+    candidate: Candidate
+    level: RelevanceLevel
+
+
+@dataclass(frozen=True, slots=True)
+class PackedEvidence:
+    """An evidence block with the excerpt that fits the budget."""
+
+    block: EvidenceBlock
+    excerpt: str
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the reader of an answer should know; ``code`` is stable, ``message`` is prose."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """What will be searched for.
+
+    ``text`` is the normalised query. ``lexical`` tells whether it has any term that BM25 could
+    match; ``category`` is the caller's hard filter.
+    """
+
+    original: str
+    text: str
+    lexical: bool
+    kb_scope: str
+    category: str | None
+    mode: SearchMode
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One search of a lookup and what it found."""
+
+    name: AttemptName
+    mode: SearchMode
+    category: str | None
+    hits: tuple[SearchHit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds that one step of a lookup took."""
+
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookupResult:
+    """Everything about one lookup; the agent sees its projection only."""
+
+    lookup_id: str
+    generation: str
+    plan: QueryPlan
+    attempts: tuple[Attempt, ...]
+    selected_attempt: AttemptName
+    found: bool
+    level: RelevanceLevel
+    calibrated: bool
+    evidence: tuple[PackedEvidence, ...]
+    drops: tuple[Drop, ...]
+    notices: tuple[Notice, ...]
+    timings: tuple[Timing, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One excerpt as the agent sees it; ``document_id`` is the evidence key to cite."""
+
+    document_id: str
+    source: str
+    title: str
+    breadcrumb: str
+    excerpt: str
+    truncated: bool
+    relevance_level: RelevanceLevel
+    via: AttemptName
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent sees of a lookup: no internal scores.
+
+    ``withheld`` counts, by reason, the candidates that were found and are not in ``evidence``.
+    """
+
+    found: bool
+    relevance_level: RelevanceLevel
+    lookup_id: str
+    generation: str
+    evidence: tuple[Evidence, ...]
+    withheld: Mapping[str, int]
+    notices: tuple[Notice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """What the ledger knows of a document, without its text."""
+
+    doc_id: str
+    source: str
+    title: str
+    category: str
+    kb_scope: str
+    content_hash: str
+    chunk_count: int
+    state: DocumentState
+    updated_at: str
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One complete build of the index: a Milvus collection and what it was built with.
+
+    ``lexical`` tells whether it has a BM25 field; ``proved_on`` is the engine version on which
+    its analyzer was last proved.
+    """
+
+    name: str
+    collection: str
+    embedder: EmbedderIdentity
+    analyzer: Metadata
+    schema_version: int
+    lexical: bool
+    proved_on: str
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """The text of a file as it was decoded, not yet normalised."""
+
+    text: str
+    text_format: TextFormat
+
+
+class FileOutcome(StrEnum):
+    INDEXED = "indexed"
+    UNCHANGED = "unchanged"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What became of one file of an ingest; ``reason`` is a stable code, ``detail`` is prose."""
+
+    path: str
+    outcome: FileOutcome
+    doc_id: str | None = None
+    chunks: int = 0
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """Where an ingest is. Bytes are of the files found; ``path`` is the file at hand."""
+
+    bytes_done: int
+    bytes_total: int
+    files_done: int
+    files_total: int
+    chunks_done: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What an ingest did, file by file."""
+
+    files: Sequence[FileResult]
+    chunks_written: int
+    chunks_embedded: int
+    seconds: float
+    interrupted: bool = False
+
+    def count(self, outcome: FileOutcome) -> int:
+        """Number of files with that outcome."""
+        return sum(f.outcome is outcome for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a knowledge base holds and stands on."""
+
+    home: str
+    milvus_uri: str
+    engine: str
+    generation: str
+    collection: str
+    embedder: EmbedderIdentity
+    kb_scope: str
+    documents: int
+    chunks: int
+    categories: tuple[str, ...]
+    unfinished: int
+    warnings: tuple[str, ...]

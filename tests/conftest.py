@@ -1,0 +1,16 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from engines import Engines
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    """Milvus engines, each started when it is first asked for."""
+    started = Engines(tmp_path_factory.mktemp("engines"))
+    yield started
+    started.stop()
