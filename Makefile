@@ -1,0 +1,42 @@
+# The two commands of the README, and what CI runs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Idle OpenMP threads would otherwise spin and starve the engine beside them.
+export OMP_WAIT_POLICY ?= passive
+
+.PHONY: demo test lint unit bench clean
+
+demo: $(BIN)/.installed ## ingest the example knowledge base and look things up
+	@$(BIN)/python examples/demo.py
+
+test: $(BIN)/.installed-dev lint ## everything CI runs
+	$(BIN)/pytest
+
+lint: $(BIN)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python examples/build_qrels.py --check
+
+bench: $(BIN)/.installed-dev ## print the benchmark tables
+	$(BIN)/python benchmarks/lookup.py
+
+clean: ## remove the environment, caches and the demo's index
+	rm -rf $(VENV) .cache build dist examples/.demo-data
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Knowport needs Python 3.11 or later; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/.installed: pyproject.toml | $(BIN)/python
+	@echo "Installing Knowport into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(BIN)/.installed-dev: pyproject.toml | $(BIN)/python
+	@echo "Installing Knowport and its test tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(BIN)/.installed
