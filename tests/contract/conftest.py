@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import engines as supply
 import pytest
@@ -15,21 +16,40 @@ from knowport.adapters.milvus import Engine, MilvusIndex
 
 DIMENSION = 8
 TIMEOUT = 30.0
+STOCK = 12
 
 _numbers = itertools.count(1)
 
 
 class Connections:
-    """One connection an engine, kept over the tests."""
+    """One connection an engine, kept over the tests, and a stock of empty collections.
+
+    pymilvus sleeps 1 to 3 seconds while it creates a collection, but not longer for twelve at
+    once.
+    """
 
     def __init__(self, engines: supply.Engines) -> None:
         self._engines = engines
         self._open: dict[str, Engine] = {}
+        self._stock: dict[str, list[str]] = {}
 
     def get(self, name: str) -> Engine:
         if name not in self._open:
             self._open[name] = Engine.connect(self._engines.uri(name), timeout=TIMEOUT)
         return self._open[name]
+
+    def index(self, name: str, collection: str) -> MilvusIndex:
+        engine = self.get(name)
+        return MilvusIndex(engine, collection, dimension=DIMENSION, lexical=engine.lexical)
+
+    def fresh_index(self, name: str) -> MilvusIndex:
+        stock = self._stock.setdefault(name, [])
+        if not stock:
+            made = [self.index(name, f"contract_{next(_numbers)}") for _ in range(STOCK)]
+            with ThreadPoolExecutor(STOCK) as pool:
+                list(pool.map(MilvusIndex.create, made))
+            stock.extend(index.collection for index in made)
+        return self.index(name, stock.pop())
 
     def close(self, name: str) -> None:
         self._open.pop(name).close()
@@ -69,33 +89,12 @@ def engine(engine_name: str, connections: Connections) -> Engine:
 
 
 @pytest.fixture
-def new_index(engine_name: str, connections: Connections) -> Iterator[Callable[..., MilvusIndex]]:
-    """Makes empty indexes, which are dropped after the test."""
-    made: list[MilvusIndex] = []
-
-    def make(*, dimension: int = DIMENSION, lexical: bool | None = None) -> MilvusIndex:
-        engine = connections.get(engine_name)
-        index = MilvusIndex(
-            engine,
-            f"contract_{next(_numbers)}",
-            dimension=dimension,
-            lexical=engine.lexical if lexical is None else lexical,
-        )
-        index.create()
-        made.append(index)
-        return index
-
-    yield make
-    for index in made:  # by a connection that is open even if the test has reopened
-        MilvusIndex(
-            connections.get(engine_name), index.collection, dimension=DIMENSION, lexical=False
-        ).drop()
-
-
-@pytest.fixture
-def index(new_index: Callable[..., MilvusIndex]) -> MilvusIndex:
-    """A fresh, empty index."""
-    return new_index()
+def index(engine_name: str, connections: Connections) -> Iterator[MilvusIndex]:
+    """An empty index of its own collection, which is dropped after the test."""
+    fresh = connections.fresh_index(engine_name)
+    yield fresh
+    # By the connection that is open now: the test may have reopened.
+    connections.index(engine_name, fresh.collection).drop()
 
 
 @pytest.fixture
@@ -104,7 +103,6 @@ def reopen(engine_name: str, connections: Connections) -> Callable[[MilvusIndex]
 
     def again(index: MilvusIndex) -> MilvusIndex:
         connections.close(engine_name)
-        engine = connections.get(engine_name)
-        return MilvusIndex(engine, index.collection, dimension=DIMENSION, lexical=engine.lexical)
+        return connections.index(engine_name, index.collection)
 
     return again

@@ -29,7 +29,8 @@ class TestFrontMatter:
         assert text[found.body_start :] == "Body"
 
     def test_values_are_json_without_control_characters(self):
-        text = '---\na: "x\\0y"\n1: .nan\nb: !!binary aGk=\nc: !!set {k}\nd: 99999999999999999999\n...\n'
+        text = '---\na: "x\\0y"\n1: .nan\nb: !!binary aGk=\nc: !!set {k}\nd: 99999999999999999999\n'
+        text += "...\n"
         assert split_front_matter(text).values == {
             "a": "xy",
             "1": "nan",
@@ -94,7 +95,8 @@ class TestHeadings:
         assert second.breadcrumb == ("A", "B")
 
     def test_text_is_plain(self):
-        text = "# **Bold** `a|b` [link](u) ![alt](i) &amp; \\* <b>x</b> [r] #\n\nTwo\nlines\n===\n\n[r]: u"
+        text = "# **Bold** `a|b` [link](u) ![alt](i) &amp; \\* <b>x</b> [r] #\n\n"
+        text += "Two\nlines\n===\n\n[r]: u"
         assert outline(text) == [(1, "Bold a|b link alt & * x r"), (1, "Two lines")]
 
     def test_long_heading_is_cut(self):

@@ -91,7 +91,7 @@ def split_framed(text: str, block: Block, frame: Frame, first: Budget, full: Bud
             done += piece.closed(cut)
             piece = _OpenPiece(text, frame, position, prefix, full)
         filled = end
-    done += piece.closed(frame.body_end)
+    done += piece.closed(filled)
     done[-1] = replace(done[-1], end=block.end)  # the closing fence line
     return done
 

@@ -39,9 +39,8 @@ class _Packer:
 
     def add(self, block: Block) -> None:
         whole = Piece(self._text[block.start : block.end], block.start, block.end)
-        needed = measure(whole.content)
-        fits_alone = self._full.holds(needed)
-        if self._room_before(block.start).holds(needed):
+        fits_alone = self._full.holds(measure(whole.content))
+        if self._fits(whole):
             pieces = [whole]
         elif fits_alone and not self._wants_company():
             self._close()
@@ -49,7 +48,8 @@ class _Packer:
         else:
             pieces = self._cut(block, whole, fits_alone)
         for position, piece in enumerate(pieces):
-            if position > 0:
+            # The first piece does not fit where it was only white space and left out.
+            if position > 0 or not self._fits(piece):
                 self._close()
             self._place(piece, block)
 
@@ -75,7 +75,12 @@ class _Packer:
         )
 
     def _wants_company(self) -> bool:
-        return bool(self._open) and all(map(says_little, self._blocks))
+        """Whether the open chunk holds a heading and nothing that it heads."""
+        kinds = {block.kind for block in self._blocks}
+        return BlockKind.HEADING in kinds and all(map(says_little, self._blocks))
+
+    def _fits(self, piece: Piece) -> bool:
+        return self._room_before(piece.start).holds(measure(piece.content))
 
     def _room_before(self, start: int) -> Budget:
         """Room for a piece at ``start`` in the open chunk."""

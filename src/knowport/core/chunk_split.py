@@ -25,7 +25,8 @@ class Budget:
         return Budget(self.chars - len(text), self.nbytes - utf8_length(text))
 
     def part(self, divisor: int) -> Budget:
-        return Budget(self.chars // divisor, self.nbytes // divisor)
+        """A fraction of the room, but no less than one character takes."""
+        return Budget(max(1, self.chars // divisor), max(4, self.nbytes // divisor))
 
     def holds(self, other: Budget) -> bool:
         return other.chars <= self.chars and other.nbytes <= self.nbytes
@@ -80,24 +81,25 @@ def split_prose(
     """Pieces of ``text[start:end]``, the first within ``first``, the others within ``full``.
 
         A piece repeats at most ``overlap`` characters of the one before it, and at most half of it,
-        so that every piece moves forward and all together hold less than twice the text. It repeats
-    nothing where that would make it end at a worse border.
+    so that every piece moves forward and all together hold less than twice the text. It repeats
+    nothing where that would make it end inside a sentence that is whole otherwise.
     """
     pieces: list[Piece] = []
     budget, covered = first, start
     while start < end:
-        cut, _ = _next_cut(text, start, end, budget, covered)
+        cut, border = _next_cut(text, start, end, budget, covered)
         content = text[start:cut].rstrip()
-        if content and not content.isspace():
+        if content:
             pieces.append(Piece(content, start, start + len(content)))
         budget, covered = full, skip_space(text, cut, end)
-        if overlap == 0 or covered >= end:
-            start = covered
-            continue
-        repeating = _repeating_start(text, start, cut, overlap)
-        _, with_overlap = _next_cut(text, repeating, end, full, covered)
-        _, without = _next_cut(text, covered, end, full, covered)
-        start = repeating if repeating < cut and with_overlap <= without else covered
+        repeating = _repeating_start(text, start, cut, overlap) if overlap and content else cut
+        start = covered
+        if repeating < cut and covered < end:
+            reached, with_overlap = _next_cut(text, repeating, end, full, covered)
+            _, without = _next_cut(text, covered, end, full, covered)
+            brings_text = reached > covered and not text[covered:reached].isspace()
+            if brings_text and with_overlap <= max(border, without, Border.SENTENCE):
+                start = repeating
     return pieces
 
 
@@ -144,10 +146,12 @@ def _repeating_start(text: str, start: int, cut: int, overlap: int) -> int:
     """Where a piece that repeats the end of ``text[start:cut]`` begins; ``cut`` for nowhere."""
     earliest = max(cut - overlap, (start + cut + 1) // 2)
     for pattern in (_SENTENCE_OR_LINE_END, _WORD_END):
-        for match in pattern.finditer(text, earliest, cut):
+        for match in pattern.finditer(text, earliest - 1, cut):
             border = skip_space(text, match.end(), cut)
-            if border < cut and not _JOINS_LEFT.match(text, border):
+            if earliest <= border < cut and not _JOINS_LEFT.match(text, border):
                 return border
+    if grapheme_end(text, start, cut) > earliest:
+        return cut
     border = grapheme_cut(text, earliest, start)
     return border if border == earliest else grapheme_end(text, border, cut)
 

@@ -17,7 +17,7 @@ def search_text(chunk: Chunk) -> str:
     The title is left out where the breadcrumb begins with it: said twice it would weigh twice.
     """
     head = chunk.breadcrumb
-    if not chunk.breadcrumb.startswith(chunk.title):
+    if not f"{chunk.breadcrumb} ".startswith(f"{chunk.title} "):
         head = f"{chunk.title}\n{chunk.breadcrumb}" if chunk.breadcrumb else chunk.title
     return unicodedata.normalize("NFKC", f"{head}\n{chunk.content}".strip())
 

@@ -8,7 +8,8 @@ import unicodedata
 from knowport.errors import InvalidInput
 
 MAX_DOC_ID_BYTES = 400
-_KEY_END = re.compile(r"#chunk-(0|[1-9][0-9]*)$")
+# At most 18 digits: the engine's integers end there.
+_KEY_END = re.compile(r"#chunk-(0|[1-9][0-9]{0,17})\Z")
 
 
 def make_doc_id(source: str, relative_path: str) -> str:

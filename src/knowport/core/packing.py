@@ -2,8 +2,8 @@
 
 Everything that a reader gets is counted: for each piece its header line and its separator as
 ``render`` writes them, and the mark of a cut. Whole chunks come first, in their order; then the
-best-ranked chunk that did not fit is cut at a sentence end into what is left, if that is worth
-reading. An id is never cut.
+best-ranked chunk of those that did not fit is cut at a sentence end into what is left, if that is
+worth reading. An id is never cut.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from knowport.model import Drop, DropReason, EvidenceBlock, PackedEvidence
 CUT_MARK = " […]"
 SEPARATOR = "\n\n"
 MIN_EXCERPT = 80
-_SENTENCE_END = regex.compile(r"[。！？；…]+[”’」』）)]*|[.!?]+(?=\s)|\n")
+_SENTENCE_END = regex.compile(r"[。！？；…]+[”’」』）)]*|[.!?]+(?=\s)|(?=\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,10 @@ class Packing:
 
 
 def pack(blocks: Sequence[EvidenceBlock], *, max_chars: int) -> Packing:
-    """Pack blocks into at most ``max_chars`` characters of ``render``; raises ValueError below 1."""
+    """Pack blocks into at most ``max_chars`` characters of ``render``.
+
+    Keys must be distinct. Raises ValueError for ``max_chars`` below 1.
+    """
     if max_chars < 1:
         raise ValueError(f"max_chars must be at least 1, not {max_chars}")
     room = max_chars
@@ -44,18 +47,16 @@ def pack(blocks: Sequence[EvidenceBlock], *, max_chars: int) -> Packing:
             )
             room -= cost
     left_out = [block for block in blocks if block.candidate.key not in packed]
-    if left_out:
-        first = left_out[0]
-        limit = room - _cost(first, CUT_MARK)
+    for block in left_out:
+        limit = room - _cost(block, CUT_MARK)
         if limit >= MIN_EXCERPT:
-            excerpt = cut_at_sentence(first.candidate.hit.content, limit) + CUT_MARK
-            packed[first.candidate.key] = PackedEvidence(first, excerpt, truncated=True)
-            left_out = left_out[1:]
+            excerpt = cut_at_sentence(block.candidate.hit.content, limit) + CUT_MARK
+            packed[block.candidate.key] = PackedEvidence(block, excerpt, truncated=True)
+            left_out.remove(block)
+            break
     return Packing(
         tuple(packed[b.candidate.key] for b in blocks if b.candidate.key in packed),
-        tuple(
-            Drop(b.candidate.key, b.candidate.rank, DropReason.OUT_OF_BUDGET) for b in left_out
-        ),
+        tuple(Drop(b.candidate.key, b.candidate.rank, DropReason.OUT_OF_BUDGET) for b in left_out),
     )
 
 
@@ -80,11 +81,12 @@ def cut_at_sentence(text: str, limit: int) -> str:
     Falls back to the last white space and then to a grapheme border where sentences are so long
     that more than half of the room would be lost.
     """
-    window = text[:limit]
+    window = text[: limit + 1]  # the character past the limit may show that an end is right at it
     ends = [match.end() for match in _SENTENCE_END.finditer(window)]
-    if ends and ends[-1] >= limit // 2:
-        return window[: ends[-1]].rstrip()
-    space = max(window.rfind(" "), window.rfind("\n"))
-    if space >= limit // 2:
-        return window[:space].rstrip()
-    return text[: grapheme_cut(text, limit)].rstrip()
+    last = max((end for end in ends if end <= limit), default=0)
+    least = max(1, limit // 2)
+    if last < least:
+        last = window.rfind(" ")
+    if last < least:
+        last = grapheme_cut(text, limit)
+    return text[:last].rstrip()

@@ -19,7 +19,9 @@ _STOP_WORDS = frozenset(
     " not of on or our so that the their them then there these they this to us was we were what when"
     " where which who why will with you your".split()
 )
-_STOP_HAN = frozenset("的了是在和与或及而也都就吗呢吧啊呀么嘛哦着得地之其此这那个些把被让给对从到为以于")
+_STOP_HAN = frozenset(
+    "的了是在和与或及而也都就吗呢吧啊呀么嘛哦着得地之其此这那个些把被让给对从到为以于"
+)
 _NO_FILTER = frozenset({"", "*", "null"})
 
 
@@ -33,14 +35,15 @@ def plan_query(
     notice. Raises InvalidInput for a blank query, one over 4,000 characters, or a scope or
     category that cannot be used.
     """
-    if len(query) > MAX_QUERY_CHARS:
+    text = normalise_query(query[: MAX_QUERY_CHARS + 1])
+    # NFKC writes some characters out: one may become eighteen.
+    if (size := max(len(query), len(text))) > MAX_QUERY_CHARS:
         raise InvalidInput(
-            f"The query has {len(query)} characters; the limit is {MAX_QUERY_CHARS}.",
+            f"The query has {size} characters; the limit is {MAX_QUERY_CHARS}.",
             field="query",
             remedy="Ask one question, or paste only the telling lines of a log.",
         )
-    text = normalise_query(query)
-    if not text:
+    if all(c == " " or unicodedata.category(c) == "Cf" for c in text):  # Cf is invisible
         raise InvalidInput(
             "The query is blank.", field="query", remedy="Ask a question or give an error code."
         )

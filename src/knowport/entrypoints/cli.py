@@ -1,14 +1,16 @@
 """The command line.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done; 1 a lookup
-found nothing; 10 the index is empty; 8 some files failed; 130 interrupted; the others are listed
-in ``knowport.errors``.
+found nothing; 10 the index is empty; 8 some files failed; 130 interrupted; 141 the reader of the
+output closed it; 70 a fault of ours; the others are listed in ``knowport.errors``.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -36,6 +38,7 @@ EXIT_NOT_FOUND = 1
 EXIT_PARTIAL = 8
 EXIT_EMPTY = 10
 EXIT_INTERRUPTED = 130
+EXIT_OUTPUT_CLOSED = 141  # as a shell reports a program that ended by SIGPIPE
 
 app = typer.Typer(
     help="Look up evidence in your own documents, for people and for agents.",
@@ -46,7 +49,8 @@ app = typer.Typer(
 documents_app = typer.Typer(help="List, show and delete documents.", no_args_is_help=True)
 app.add_typer(documents_app, name="documents")
 
-out = Console(highlight=False, soft_wrap=True)
+# Into a pipe or a file an id is never folded over two lines.
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Home = Annotated[
@@ -59,7 +63,8 @@ Config = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Scope = Annotated[
-    str | None, typer.Option("--scope", help="kb_scope; else retrieval.kb_scope.", show_default=False)
+    str | None,
+    typer.Option("--scope", help="kb_scope; else retrieval.kb_scope.", show_default=False),
 ]
 
 
@@ -90,7 +95,7 @@ def ingest(
     home: Home = None,
     config: Config = None,
 ) -> None:
-    """Bring Markdown and text files into the index. Safe to run again: unchanged files are left alone.
+    """Bring Markdown and text files into the index; unchanged files are left alone.
 
     Ctrl-C stops after the document at hand is whole; run the same command to go on.
 
@@ -243,8 +248,10 @@ class _StopOnInterrupt:
     def __enter__(self) -> None:
         self._before = signal.signal(signal.SIGINT, self._ask)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         signal.signal(signal.SIGINT, self._before)
+        if kind is KeyboardInterrupt:
+            err.print("Interrupted. What was half done is finished at the next start.")
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
         if self._asked:
@@ -314,7 +321,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except KnowportError as error:
         if "--json" in sys.argv[1:]:
             sys.stderr.write(wire.dumps(wire.error_json(error)) + "\n")
@@ -323,9 +333,17 @@ def main() -> None:
             if error.remedy:
                 err.print(error.remedy, markup=False)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        err.print("Interrupted. The index is whole; run the command again to go on.")
-        raise SystemExit(EXIT_INTERRUPTED) from None
+    except SystemExit as stop:
+        # Typer and rich turn a closed output into exit code 1, which means "nothing found" here.
+        if not isinstance(stop.__context__, BrokenPipeError):
+            raise
+    except BrokenPipeError:
+        pass
+    except Exception as error:
+        traceback.print_exc()
+        raise SystemExit(KnowportError.exit_code) from error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still to be flushed
+    raise SystemExit(EXIT_OUTPUT_CLOSED)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from knowport.errors import EmbeddingError, EngineError, InvalidInput, LoadError
 from knowport.model import (
     Chunk,
     Document,
+    DocumentInfo,
     FileOutcome,
     FileResult,
     IndexedChunk,
@@ -89,10 +90,10 @@ def ingest(
     options = _checked(options)
     files = list(ports.find(root))
     sizes = [_size(path) for path in files]
+    total, done = sum(sizes), 0
     run = _Run(ports, options, root if root.is_dir() else root.parent, should_stop)
     results: list[FileResult] = []
     for position, path in enumerate(files):
-        done = sum(sizes[:position])
 
         def report(
             share: float, done: int = done, position: int = position, path: Path = path
@@ -100,7 +101,7 @@ def ingest(
             on_progress(
                 IngestProgress(
                     bytes_done=done + int(share * sizes[position]),
-                    bytes_total=sum(sizes),
+                    bytes_total=total,
                     files_done=position,
                     files_total=len(files),
                     chunks_done=run.embedded + run.reused,
@@ -114,6 +115,7 @@ def ingest(
         except _Stopped:
             break
         report(1.0)
+        done += sizes[position]
     if run.written:
         _verify(ports, options.kb_scope)
     return IngestReport(
@@ -125,7 +127,7 @@ def ingest(
     )
 
 
-class _Stopped(Exception):
+class _Stopped(Exception):  # noqa: N818
     """The caller asked to stop."""
 
 
@@ -151,9 +153,7 @@ class _Run:
         name = str(path)
         doc_id: str | None = None
         try:
-            doc_id = make_doc_id(
-                self.options.source, path.relative_to(self.root).as_posix()
-            )
+            doc_id = make_doc_id(self.options.source, path.relative_to(self.root).as_posix())
             self._claim(doc_id, path)
             document = self._document(doc_id, path)
             known = self.ports.ledger.document(doc_id)
@@ -176,9 +176,7 @@ class _Run:
                     name, FileOutcome.SKIPPED, doc_id, reason="empty", detail="It holds no text."
                 )
             vectors = self._vectors(chunks, report)
-            replace_document(
-                document, chunks, vectors, self.ports.ledger, self.ports.index, new=known is None
-            )
+            self._replace(document, chunks, vectors, known)
         except LoadError as error:
             skipped = error.reason == "unsupported_format"
             outcome = FileOutcome.SKIPPED if skipped else FileOutcome.FAILED
@@ -196,6 +194,27 @@ class _Run:
         self.written += len(chunks)
         return FileResult(name, FileOutcome.INDEXED, doc_id, len(chunks))
 
+    def _replace(
+        self,
+        document: Document,
+        chunks: Sequence[Chunk],
+        vectors: Sequence[Vector],
+        known: DocumentInfo | None,
+    ) -> None:
+        ledger, doc_id = self.ports.ledger, document.doc_id
+        before = ledger.document_text(doc_id) if known else None
+        try:
+            replace_document(document, chunks, vectors, ledger, self.ports.index, new=not known)
+        except InvalidInput:
+            # The index refused it before it wrote anything. The ledger goes back as well: left in
+            # `writing` it would be tried, and refused, at every start.
+            if known and before:
+                ledger.begin_write(before, known.chunk_count)
+                ledger.commit_write(doc_id)
+            else:
+                ledger.commit_delete(doc_id)
+            raise
+
     def _claim(self, doc_id: str, path: Path) -> None:
         # Two names that differ only in Unicode form have one id: neither may win silently.
         other = self.seen.setdefault(doc_id, path)
@@ -212,7 +231,8 @@ class _Run:
         markdown = loaded.text_format == "markdown"
         front = split_front_matter(text) if markdown else FrontMatter()
         title = document_title(text, loaded.text_format, front) or path.stem
-        metadata = {key: value for key, value in front.values.items() if key not in ("title", "category")}
+        fields = ("title", "category")
+        metadata = {key: value for key, value in front.values.items() if key not in fields}
         document = Document(
             doc_id=doc_id,
             source=self.options.source,
@@ -236,9 +256,7 @@ class _Run:
             return checked_filter(from_front_matter, field="category") or ""
         return ""
 
-    def _vectors(
-        self, chunks: Sequence[Chunk], report: Callable[[float], None]
-    ) -> list[Vector]:
+    def _vectors(self, chunks: Sequence[Chunk], report: Callable[[float], None]) -> list[Vector]:
         """One vector for each chunk, from the cache or the embedder, in small batches."""
         embedder, ledger = self.ports.embedder, self.ports.ledger
         texts = {text_hash(text): text for text in map(search_text, chunks)}
@@ -252,8 +270,9 @@ class _Run:
             try:
                 matrix = embedder.embed_documents([texts[name] for name in batch])
             except EmbeddingError as error:
-                if error.position is not None:
-                    error.message = f"{_key_of(chunks, batch[error.position])}: {error.message}"
+                place = error.position or 0
+                where = "" if error.position is not None else "In the batch from "
+                error.message = f"{where}{_key_of(chunks, batch[place])}: {error.message}"
                 raise
             new = dict(zip(batch, matrix, strict=True))
             ledger.store_vectors(embedder.identity, new)
@@ -312,7 +331,8 @@ def recover(ports: IngestPorts) -> int:
     ========  ================================================================
     state     action
     ========  ================================================================
-    writing   write the ledger's text again, whole, and delete the tail
+    writing   write the ledger's text again, whole, and delete the tail; delete a document that
+              the index refuses, which the next ingest of its file will report
     deleting  delete again
     ========  ================================================================
     """
@@ -327,7 +347,10 @@ def recover(ports: IngestPorts) -> int:
         chunks = _chunks(document, ports.chunking)
         run = _Run(ports, IngestOptions(document.source, document.kb_scope), Path(), bool)
         vectors = run._vectors(chunks, lambda _: None)
-        replace_document(document, chunks, vectors, ports.ledger, ports.index, new=False)
+        try:
+            replace_document(document, chunks, vectors, ports.ledger, ports.index, new=False)
+        except InvalidInput:
+            delete_document(info.doc_id, ports.ledger, ports.index)
     return len(unfinished)
 
 

@@ -121,7 +121,8 @@ def _assemble(
     steps: _Steps,
 ) -> LookupResult:
     level = relevance.best(item.block.level for item in packing.evidence)
-    notices = [*plan.notices, *_why_nothing(ports, plan, attempt, packing, selection)]
+    reasons = tuple(_why_nothing(ports, plan, attempt, packing, selection))
+    searched = all(reason.code != "empty_index" for reason in reasons)
     return LookupResult(
         lookup_id=f"lk_{uuid.uuid4().hex}",
         generation=ports.generation,
@@ -133,7 +134,7 @@ def _assemble(
         calibrated=ports.thresholds.calibrated,
         evidence=packing.evidence,
         drops=(*selection.drops, *packing.drops),
-        notices=tuple(notices),
+        notices=(*plan.notices, *reasons) if searched else reasons,
         timings=steps.taken,
     )
 
@@ -144,9 +145,7 @@ def _why_nothing(
     """The one reason why an answer has no evidence; asked only then, so it may cost a read."""
     if packing.evidence:
         return
-    if ports.index is None or (
-        not attempt.hits and ports.index.count(kb_scope=plan.kb_scope) == 0
-    ):
+    if ports.index is None or (not attempt.hits and ports.index.count(kb_scope=plan.kb_scope) == 0):
         yield Notice(
             "empty_index",
             f"The index holds no documents in scope '{plan.kb_scope}': nothing was searched.",

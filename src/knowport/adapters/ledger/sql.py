@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,7 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, update
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Select,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -22,32 +36,35 @@ from knowport.model import Document, DocumentInfo, EmbedderIdentity, Generation,
 
 # SQLite takes 32,766 variables in a statement; a cache look-up stays well below.
 _LOOKUP_ROWS = 500
+_BUSY_SECONDS = 10
+# Any number that no other user of the database takes for its advisory lock.
+_CREATE_LOCK = 0x6B6E6F77
 _FLOAT32 = np.dtype("<f4")
-_INFO = [column for column in documents.c if column.name not in {"text", "text_format"}]
+_INFO: list[Any] = [column for column in documents.c if column.name not in {"text", "text_format"}]
+_CANNOT_BE_STORED = re.compile("[\0\ud800-\udfff]")
 
 
 class SqlLedger:
     """See ``knowport.ports.Ledger``. Safe to use from several threads."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | URL) -> None:
         """Open, and create the tables where missing. Raises ConfigurationError, LedgerError."""
         try:
-            parsed = make_url(url)
-            self._where = parsed.render_as_string(hide_password=True)
+            parsed = _parsed(url)
+            # A password may also stand in the query.
+            self._where = parsed.set(query={}).render_as_string(hide_password=True)
             if parsed.get_backend_name() == "sqlite" and parsed.database:
                 Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            self._engine = _engine(url)
-        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-            raise ConfigurationError(
-                f"ledger.url cannot be used: {error}.",
-                remedy="Use sqlite:///file or postgresql+psycopg://user:password@host/database.",
-            ) from error
+            self._engine = _engine(parsed)
+        except (NoSuchModuleError, ModuleNotFoundError) as error:
+            raise _unusable(str(error)) from error
         except OSError as error:
             raise ConfigurationError(
                 f"The folder of the ledger cannot be made: {error}.",
                 remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
             ) from error
         with self._begin() as connection:
+            _wait_for_other_creators(connection)
             METADATA.create_all(connection)
 
     def close(self) -> None:
@@ -69,9 +86,8 @@ class SqlLedger:
 
     def active_generation(self) -> Generation | None:
         with self._begin() as connection:
-            row = connection.execute(
-                select(generations).where(generations.c.active)
-            ).mappings().first()
+            query = select(generations).where(generations.c.active)
+            row = connection.execute(query).mappings().first()
         if row is None:
             return None
         return Generation(
@@ -94,17 +110,11 @@ class SqlLedger:
     # -- documents --------------------------------------------------------------------------
 
     def document(self, doc_id: str) -> DocumentInfo | None:
-        with self._begin() as connection:
-            row = connection.execute(
-                select(*_INFO).where(documents.c.doc_id == doc_id)
-            ).mappings().first()
+        row = self._document_row(doc_id, _INFO)
         return None if row is None else DocumentInfo(**row)
 
     def document_text(self, doc_id: str) -> Document | None:
-        with self._begin() as connection:
-            row = connection.execute(
-                select(documents).where(documents.c.doc_id == doc_id)
-            ).mappings().first()
+        row = self._document_row(doc_id, list(documents.c))
         if row is None:
             return None
         return Document(
@@ -119,16 +129,23 @@ class SqlLedger:
             metadata=row["metadata"],
         )
 
+    def _document_row(self, doc_id: str, columns: list[Any]) -> Mapping[str, Any] | None:
+        if _CANNOT_BE_STORED.search(doc_id):  # so there is none; the databases would fail
+            return None
+        query = select(*columns).where(documents.c.doc_id == doc_id)
+        with self._begin() as connection:
+            row = connection.execute(query).mappings().first()
+        return None if row is None else dict(row)
+
     def documents(
         self, *, kb_scope: str | None = None, category: str | None = None
     ) -> tuple[DocumentInfo, ...]:
-        query = select(*_INFO).order_by(documents.c.doc_id)
+        query = select(*_INFO)
         if kb_scope is not None:
             query = query.where(documents.c.kb_scope == kb_scope)
         if category is not None:
             query = query.where(documents.c.category == category)
-        with self._begin() as connection:
-            return tuple(DocumentInfo(**row) for row in connection.execute(query).mappings())
+        return self._infos(query)
 
     def categories(self, kb_scope: str) -> tuple[str, ...]:
         query = (
@@ -161,9 +178,13 @@ class SqlLedger:
             connection.execute(documents.delete().where(documents.c.doc_id == doc_id))
 
     def unfinished(self) -> tuple[DocumentInfo, ...]:
-        query = select(*_INFO).where(documents.c.state != "indexed").order_by(documents.c.doc_id)
+        return self._infos(select(*_INFO).where(documents.c.state != "indexed"))
+
+    def _infos(self, query: Select[Any]) -> tuple[DocumentInfo, ...]:
         with self._begin() as connection:
-            return tuple(DocumentInfo(**row) for row in connection.execute(query).mappings())
+            infos = [DocumentInfo(**row) for row in connection.execute(query).mappings()]
+        # Sorted here because the collation of a database decides its order.
+        return tuple(sorted(infos, key=lambda info: info.doc_id))
 
     def _set_state(self, doc_id: str, state: str) -> None:
         change = update(documents).where(documents.c.doc_id == doc_id)
@@ -187,9 +208,7 @@ class SqlLedger:
                     found[text_hash] = np.frombuffer(blob, dtype=_FLOAT32).astype(np.float32)
         return found
 
-    def store_vectors(
-        self, embedder: EmbedderIdentity, new: Mapping[str, Vector]
-    ) -> None:
+    def store_vectors(self, embedder: EmbedderIdentity, new: Mapping[str, Vector]) -> None:
         if not new:
             return
         key = _embedder_key(embedder)
@@ -202,18 +221,57 @@ class SqlLedger:
             connection.execute(insert, rows)
 
 
-def _engine(url: str) -> Engine:
+def _parsed(url: str | URL) -> URL:
+    # What the parser says may quote a part of the URL, and so of the password.
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise _unusable("it is not a URL, or has characters that must be percent-encoded") from None
+    if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
+        raise _unusable(f"{parsed.get_backend_name()} is not supported")
+    return parsed
+
+
+def _unusable(problem: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"ledger.url cannot be used: {problem}.",
+        remedy="Use sqlite:///file or postgresql+psycopg://user:password@host/database.",
+    )
+
+
+def _engine(url: URL) -> Engine:
     engine = create_engine(url, pool_pre_ping=True)
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine, "connect")
         def _prepare(connection: Any, _record: Any) -> None:
-            # WAL lets readers go on while one writes, and survives kill -9.
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("PRAGMA busy_timeout=10000")
 
     return engine
+
+
+def _use_wal(connection: Any) -> None:
+    """WAL lets readers go on while one writes, and survives kill -9."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:  # SQLite itself does not wait for this switch
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _wait_for_other_creators(connection: Connection) -> None:
+    """Until the transaction ends no other process can create tables."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.execute(select(func.pg_advisory_xact_lock(_CREATE_LOCK)))
 
 
 def _dialect(connection: Connection) -> Any:

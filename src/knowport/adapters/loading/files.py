@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from knowport.errors import InvalidInput, LoadError
@@ -19,33 +20,46 @@ MAX_FILE_BYTES = 64_000_000
 def find_files(root: Path) -> Iterator[Path]:
     """Files below ``root``, or ``root`` itself if it is a file, in order of path.
 
-    Hidden files and folders are left out, and links are not followed out of the tree. Raises
-    InvalidInput if ``root`` is not there or cannot be listed.
+    Below ``root``, hidden files and folders and all links are left out. Raises InvalidInput if
+    ``root`` is not there, or if it or a folder below it cannot be read.
     """
-    if root.is_file():
+    with _refusing(root):
+        is_file, is_folder = root.is_file(), root.is_dir()
+    if is_file:
         yield root
-        return
-    if not root.is_dir():
+    elif is_folder:
+        yield from _below(root)
+    else:
         raise InvalidInput(
             f"{str(root)!r} does not exist.", field="path", remedy="Name a file or a folder."
         )
-    yield from _below(root)
 
 
 def _below(folder: Path) -> Iterator[Path]:
+    with _refusing(folder):
+        shown = (entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        kinds = [
+            (entry, entry.is_dir(), entry.is_file())
+            for entry in sorted(shown)
+            if not entry.is_symlink()
+        ]
+    for entry, is_folder, is_file in kinds:
+        if is_folder:
+            yield from _below(entry)
+        elif is_file:
+            yield entry
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
     try:
-        entries = sorted(folder.iterdir())
+        yield
     except OSError as error:
         raise InvalidInput(
-            f"The folder {str(folder)!r} cannot be listed: {error.strerror}.", field="path"
+            f"{str(path)!r} cannot be read: {error.strerror}.",
+            field="path",
+            remedy="Mend its permissions, or name another path.",
         ) from error
-    for entry in entries:
-        if entry.name.startswith(".") or entry.is_symlink():
-            continue
-        if entry.is_dir():
-            yield from _below(entry)
-        elif entry.is_file():
-            yield entry
 
 
 def load_file(path: Path) -> LoadedFile:
@@ -66,7 +80,9 @@ def load_file(path: Path) -> LoadedFile:
             )
         raw = path.read_bytes()
     except OSError as error:
-        raise LoadError(f"The file cannot be read: {error.strerror}.", reason="unreadable") from error
+        raise LoadError(
+            f"The file cannot be read: {error.strerror}.", reason="unreadable"
+        ) from error
     if raw.count(b"\0") * 100 > len(raw):  # a stray NUL is cleaned later; many are not text
         raise LoadError("The file holds binary data.", reason="not_text")
     try:

@@ -12,12 +12,17 @@ import unicodedata
 from knowport.errors import InvalidInput
 
 
+def is_literal(value: str) -> bool:
+    """Whether a value can be asked for: it holds no control character and no lone surrogate."""
+    return not any(unicodedata.category(c) in {"Cc", "Cs"} for c in value)
+
+
 def literal(value: str, *, field: str) -> str:
     """A string literal that matches exactly ``value``; backslash first, then the quote.
 
     Raises InvalidInput for control characters and lone surrogates.
     """
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in value):
+    if not is_literal(value):
         raise InvalidInput(
             f"{field} {value!r} contains a control character.",
             field=field,

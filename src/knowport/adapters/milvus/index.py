@@ -14,6 +14,7 @@ from knowport.adapters.milvus.schema import (
     OUTPUT_FIELDS,
     check_rows,
     collection_schema,
+    from_key,
     to_row,
 )
 from knowport.errors import ConfigurationError, EngineError
@@ -103,7 +104,7 @@ class MilvusIndex:
             consistency_level=SEARCH_CONSISTENCY,
             timeout=self._timeout,
         )[0]
-        rows = sorted(found, key=lambda row: (-row["distance"], row["id"]))
+        rows = sorted(found, key=_best_first)
         return tuple(
             _hit(row, Scores(dense=row["distance"], dense_rank=rank))
             for rank, row in enumerate(rows, start=1)
@@ -139,7 +140,7 @@ class MilvusIndex:
         found = fused(wanted + 2)
         if len(found) == wanted + 2 and found[-1]["distance"] == found[wanted - 1]["distance"]:
             found = fused(2 * wanted)
-        rows = sorted(found, key=lambda row: (-row["distance"], row["id"]))[:wanted]
+        rows = sorted(found, key=_best_first)[:wanted]
         cosines = _cosines(request.vector, [row["entity"]["dense_vector"] for row in rows])
         return tuple(
             _hit(row, Scores(fused=row["distance"], dense=cosine))
@@ -160,6 +161,9 @@ class MilvusIndex:
 
     def iter_ids(self, *, doc_id: str | None = None) -> Iterator[str]:
         """See KnowledgeWritePort."""
+        return map(from_key, self._iter_keys(doc_id=doc_id))
+
+    def _iter_keys(self, *, doc_id: str | None) -> Iterator[str]:
         with translated(f"listing collection {self.collection}"):
             pages = self._client.query_iterator(
                 self.collection,
@@ -187,19 +191,19 @@ class MilvusIndex:
 
     def delete_by_doc_id(self, doc_id: str, *, from_index: int = 0) -> int:
         """See KnowledgeWritePort. Deletes by primary key, so no filter can reach another id."""
-        ids = [
+        keys = [
             key
-            for key in self.iter_ids(doc_id=doc_id)
+            for key in self._iter_keys(doc_id=doc_id)
             if int(key.rpartition("#chunk-")[2]) >= from_index
         ]
-        for start in range(0, len(ids), PAGE_ROWS):
+        for start in range(0, len(keys), PAGE_ROWS):
             with translated(f"deleting from collection {self.collection}"):
                 self._client.delete(
-                    self.collection, ids=ids[start : start + PAGE_ROWS], timeout=self._timeout
+                    self.collection, ids=keys[start : start + PAGE_ROWS], timeout=self._timeout
                 )
-        if ids:
+        if keys:
             self._known_to_hold_rows = False
-        return len(ids)
+        return len(keys)
 
     # -- proof ------------------------------------------------------------------------------
 
@@ -258,10 +262,14 @@ def _scope_filter(request: SearchRequest) -> str:
     return filters.equals(kb_scope=request.kb_scope, category=request.category)
 
 
+def _best_first(row: Any) -> tuple[float, str]:
+    return -row["distance"], from_key(row["id"])
+
+
 def _hit(row: Any, scores: Scores) -> SearchHit:
     entity = row["entity"]
     return SearchHit(
-        id=row["id"],
+        id=from_key(row["id"]),
         doc_id=entity["doc_id"],
         chunk_index=int(entity["chunk_index"]),
         content=entity["content"],

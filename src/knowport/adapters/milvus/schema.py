@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from pymilvus import CollectionSchema, DataType, FieldSchema, Function, FunctionType
@@ -23,7 +24,7 @@ value is a constant and not a setting."""
 # max_length is counted in UTF-8 bytes by a server, in characters by Lite 3 and not at all by
 # Lite 2.5.1, so the limits are enforced by `check` before any write.
 MAX_BYTES = {
-    "id": 512,
+    "id": 1_280,  # a doc_id of which `to_key` triples every character, and the chunk's number
     "doc_id": 400,
     "content": 60_000,
     "search_text": 65_535,
@@ -35,6 +36,10 @@ MAX_BYTES = {
     "content_hash": 64,
 }
 MAX_METADATA_BYTES = 65_000
+
+# pymilvus puts primary keys into the filters of its iterators and of delete(ids=...), and Lite
+# 2.5.1 into SQL, all without escaping. So what could end a string is never in a primary key.
+_KEY_ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%'\"\\"})
 
 OUTPUT_FIELDS = [
     "doc_id",
@@ -89,11 +94,21 @@ def collection_schema(dimension: int, *, lexical: bool) -> CollectionSchema:
     )
 
 
+def to_key(chunk_id: str) -> str:
+    """The primary key of a chunk: its id with ``%``, quotes and backslash percent-encoded."""
+    return chunk_id.translate(_KEY_ESCAPES)
+
+
+def from_key(key: str) -> str:
+    """The id of the chunk that has a primary key."""
+    return unquote(key)
+
+
 def to_row(item: IndexedChunk) -> dict[str, Any]:
     """The row of one chunk, as the engine takes it."""
     chunk = item.chunk
     return {
-        "id": f"{chunk.doc_id}#chunk-{chunk.chunk_index}",
+        "id": to_key(f"{chunk.doc_id}#chunk-{chunk.chunk_index}"),
         "doc_id": chunk.doc_id,
         "chunk_index": chunk.chunk_index,
         "content": chunk.content,
@@ -113,7 +128,7 @@ def check_rows(rows: Sequence[dict[str, Any]], dimension: int) -> None:
     """Refuse what an engine would refuse, cut, store wrongly or die of; raises InvalidInput."""
     seen: set[str] = set()
     for row in rows:
-        key = row["id"]
+        key = from_key(row["id"])
         # Given twice in one upsert, an id becomes two rows on Lite 2.5.1 and an error on a server.
         if key in seen:
             raise InvalidInput(f"Chunk {key!r} is given twice in one write.", field="id")
@@ -121,7 +136,10 @@ def check_rows(rows: Sequence[dict[str, Any]], dimension: int) -> None:
         for name, limit in MAX_BYTES.items():
             _check_text(key, name, row[name], limit)
         for name in ("doc_id", "category", "kb_scope"):
-            filters.literal(row[name], field=name)  # else it could be stored and never asked for
+            if not filters.is_literal(row[name]):  # it could be stored and never asked for
+                raise InvalidInput(
+                    f"Field {name} of chunk {key!r} contains a control character.", field=name
+                )
         _check_metadata(key, row["metadata"])
         _check_vector(key, row["dense_vector"], dimension)
 

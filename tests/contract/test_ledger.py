@@ -1,0 +1,648 @@
+"""What every ledger must do, over SQLite and over a real PostgreSQL.
+
+Without PostgreSQL on the machine its half is skipped, except in CI, where that is an error.
+"""
+
+import itertools
+import os
+import sqlite3
+import threading
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+from sqlalchemy import URL
+
+import postgres
+from engines import free_port
+from knowport.adapters.ledger import SqlLedger
+from knowport.errors import ConfigurationError, LedgerError
+from knowport.model import Document, DocumentInfo, EmbedderIdentity, Generation
+from knowport.ports import Ledger
+from knowport.settings import load_settings
+
+EMBEDDER = EmbedderIdentity("openai", "m", 4, "query: ", "passage: ")
+DOCUMENT = Document(
+    doc_id="ops/disk.md",
+    source="ops",
+    title="磁盘 🚀",
+    category="linux",
+    kb_scope="default",
+    text="# 磁盘\n\n先看监控。\n",
+    text_format="markdown",
+    content_hash="0" * 64,
+    metadata={"owner": "sre"},
+)
+GENERATION = Generation(
+    name="g1",
+    collection="biz_g1",
+    embedder=EMBEDDER,
+    analyzer={"tokenizer": "jieba", "filter": ["cnalphanumonly", {"type": "stop"}]},
+    schema_version=1,
+    lexical=True,
+    proved_on="2.5.1 (lite)",
+    created_at="2026-11-30T12:00:00+00:00",
+)
+# Ordered by code point; a dictionary, and a database with its collation, orders them otherwise.
+IN_ORDER = ("-a", "A", "B", "_a", "a", "a b", "a-b", "a/b", "aB", "ab", "b", "Ä", "中", "🚀")
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres.Postgres]:
+    folder = postgres.programs()
+    if folder is None and not os.environ.get("CI"):
+        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    assert folder is not None, "CI must install PostgreSQL"
+    with postgres.running(folder) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path) -> Iterator[str]:
+    """Of an empty database; in PostgreSQL a schema, which is made faster."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'home' / 'ledger.sqlite3'}"
+        return
+    running = request.getfixturevalue("server")
+    name = f"ledger_{next(_numbers)}"
+    running.execute(f"CREATE SCHEMA {name}")
+    yield f"{running.url()}?options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def opened(url):
+    """Opens the database; each call is a connection pool of its own, as in another process."""
+    ledgers = []
+
+    def again() -> SqlLedger:
+        ledgers.append(SqlLedger(url))
+        return ledgers[-1]
+
+    yield again
+    for one in ledgers:
+        one.close()
+
+
+@pytest.fixture
+def ledger(opened) -> Ledger:
+    return opened()
+
+
+def write(ledger, *doc_ids, **changes):
+    for doc_id in doc_ids:
+        ledger.begin_write(replace(DOCUMENT, doc_id=doc_id, **changes), 1)
+        ledger.commit_write(doc_id)
+
+
+def ids(infos):
+    return tuple(info.doc_id for info in infos)
+
+
+def vector(*values):
+    return np.array(values, dtype=np.float32)
+
+
+# -- documents ------------------------------------------------------------------------------
+
+
+def test_an_empty_ledger(ledger):
+    assert ledger.active_generation() is None
+    assert ledger.document("ops/disk.md") is None
+    assert ledger.document_text("ops/disk.md") is None
+    assert ledger.documents() == ledger.unfinished() == ledger.categories("default") == ()
+
+
+def test_a_document_is_writing_until_it_is_committed(ledger):
+    ledger.begin_write(DOCUMENT, 7)
+
+    begun = ledger.document("ops/disk.md")
+    assert begun == DocumentInfo(
+        doc_id="ops/disk.md",
+        source="ops",
+        title="磁盘 🚀",
+        category="linux",
+        kb_scope="default",
+        content_hash="0" * 64,
+        chunk_count=7,
+        state="writing",
+        updated_at=begun.updated_at,
+        metadata={"owner": "sre"},
+    )
+    assert ledger.unfinished() == ledger.documents() == (begun,)
+    assert ledger.document_text("ops/disk.md") == DOCUMENT
+
+    ledger.commit_write("ops/disk.md")
+
+    done = ledger.document("ops/disk.md")
+    assert done == replace(begun, state="indexed", updated_at=done.updated_at)
+    assert ledger.unfinished() == ()
+    assert ledger.documents() == (done,)
+    assert ledger.document_text("ops/disk.md") == DOCUMENT
+
+
+def test_the_time_of_a_change_is_utc(ledger):
+    write(ledger, "a")
+
+    changed = datetime.fromisoformat(ledger.document("a").updated_at)
+
+    assert changed.utcoffset() == timedelta(0)
+    assert abs(datetime.now(UTC) - changed) < timedelta(minutes=1)
+
+
+def test_a_new_version_takes_the_place_of_the_old_when_it_is_begun(ledger):
+    write(ledger, "a", "ops/disk.md")
+    newer = Document(
+        "ops/disk.md", "wiki", "New", "", "other", "New text", "plain", "f" * 64, {"k": [1]}
+    )
+
+    ledger.begin_write(newer, 2)
+
+    info = ledger.document("ops/disk.md")
+    assert (info.state, info.chunk_count, info.kb_scope) == ("writing", 2, "other")
+    assert ledger.document_text("ops/disk.md") == newer
+    assert ids(ledger.unfinished()) == ("ops/disk.md",)
+    assert ids(ledger.documents()) == ("a", "ops/disk.md")
+    assert ledger.document("a").state == "indexed"
+
+
+def test_a_document_is_deleting_until_it_is_gone(ledger):
+    write(ledger, "a", "b")
+
+    ledger.begin_delete("a")
+
+    assert ledger.document("a").state == "deleting"
+    assert ledger.document_text("a") is not None
+    assert ids(ledger.unfinished()) == ("a",)
+    assert ids(ledger.documents()) == ("a", "b")
+
+    ledger.commit_delete("a")
+
+    assert ledger.document("a") is ledger.document_text("a") is None
+    assert ledger.unfinished() == ()
+    assert ids(ledger.documents()) == ("b",)
+
+
+def test_what_is_being_deleted_can_be_written_again(ledger):
+    write(ledger, "a")
+    ledger.begin_delete("a")
+
+    write(ledger, "a")
+
+    assert ledger.document("a").state == "indexed"
+
+
+def test_changing_the_state_of_an_unknown_document_makes_none(ledger):
+    for change in (ledger.commit_write, ledger.begin_delete, ledger.commit_delete):
+        change("gone")
+
+    assert ledger.documents() == ()
+
+
+@pytest.mark.parametrize("doc_id", ["nul\0", "\ud835", ""])
+def test_an_id_that_cannot_be_stored_is_unknown(ledger, doc_id):
+    assert ledger.document(doc_id) is ledger.document_text(doc_id) is None
+
+
+def test_documents_are_in_order_of_id(ledger):
+    for doc_id in reversed(IN_ORDER):
+        ledger.begin_write(replace(DOCUMENT, doc_id=doc_id), 1)
+
+    assert ids(ledger.documents()) == ids(ledger.unfinished()) == IN_ORDER
+    assert ids(ledger.documents(kb_scope="default", category="linux")) == IN_ORDER
+
+
+def test_ids_that_look_alike_are_different_documents(ledger):
+    alike = ("UPPER", "ops_01", "opsX01", "upper", "upper ", "ÅB", "åb")
+
+    write(ledger, *alike)
+
+    assert len(ledger.documents()) == len(alike)
+    assert all(ledger.document(doc_id).doc_id == doc_id for doc_id in alike)
+
+
+def test_documents_are_filtered_by_scope_and_category(ledger):
+    write(ledger, "a", kb_scope="one", category="x")
+    write(ledger, "b", kb_scope="one", category="")
+    write(ledger, "c", kb_scope="two", category="x")
+
+    assert ids(ledger.documents()) == ("a", "b", "c")
+    assert ids(ledger.documents(kb_scope="one")) == ("a", "b")
+    assert ids(ledger.documents(category="x")) == ("a", "c")
+    assert ids(ledger.documents(category="")) == ("b",)
+    assert ids(ledger.documents(kb_scope="two", category="x")) == ("c",)
+    assert ledger.documents(kb_scope="three") == ()
+
+
+@pytest.mark.parametrize("value", ["ops_01", "100%", "OPS_01", 'x" or 1=1 --', "夜班\\", "'"])
+def test_filters_are_literal(ledger, value):
+    write(ledger, "other", kb_scope="opsX01", category="opsX01")
+    write(ledger, "wanted", kb_scope=value, category=value)
+
+    assert ids(ledger.documents(kb_scope=value)) == ("wanted",)
+    assert ids(ledger.documents(category=value)) == ("wanted",)
+    assert ledger.categories(value) == (value,)
+
+
+def test_categories_are_those_of_a_scope_once_each_and_sorted(ledger):
+    for number, category in enumerate([*reversed(IN_ORDER), "a", "", "b"]):
+        write(ledger, f"d{number}", category=category)
+    write(ledger, "elsewhere", kb_scope="other", category="there")
+
+    assert ledger.categories("default") == IN_ORDER
+    assert ledger.categories("other") == ("there",)
+    assert ledger.categories("third") == ()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"中": ["文", None, True, {"deep": {"er": []}}], "n": -1.5, "big": 2**62, "": ""},
+        {"quote": "'\"\\", "line": "a\nb", "emoji": "👨‍👩‍👧‍👦"},
+    ],
+)
+def test_metadata_comes_back_as_it_was(ledger, metadata):
+    write(ledger, "a", metadata=metadata)
+
+    assert ledger.document("a").metadata == ledger.document_text("a").metadata == metadata
+
+
+def test_the_longest_values_fit(ledger):
+    longest = replace(
+        DOCUMENT,
+        doc_id="x" * 400,
+        title="长" * 5_000,
+        category="c" * 256,
+        kb_scope="s" * 256,
+        text="备份🚀\n" * 500_000,
+    )
+
+    ledger.begin_write(longest, 2**31 - 1)
+
+    assert ledger.document_text(longest.doc_id) == longest
+    assert ledger.document(longest.doc_id).chunk_count == 2**31 - 1
+
+
+# -- generations ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "generation", [GENERATION, replace(GENERATION, lexical=False, analyzer={}, proved_on="")]
+)
+def test_an_added_generation_is_the_active_one(opened, generation):
+    opened().add_generation(generation)
+
+    found = opened().active_generation()
+
+    assert found == generation
+    assert isinstance(found.embedder, EmbedderIdentity)
+
+
+def test_the_last_added_generation_is_the_only_active_one(ledger):
+    second = replace(GENERATION, name="g2", collection="biz_g2")
+
+    ledger.add_generation(GENERATION)
+    ledger.add_generation(second)
+    assert ledger.active_generation() == second
+
+    again = replace(GENERATION, proved_on="2.6.0", schema_version=2)
+    ledger.add_generation(again)
+    assert ledger.active_generation() == again
+
+
+# -- vectors --------------------------------------------------------------------------------
+
+
+def test_vectors_come_back_bit_for_bit(ledger):
+    tiny = np.finfo(np.float32)
+    stored = {
+        "a" * 64: vector(0.1, -0.0, 1 / 3, 1e-45),
+        "b" * 64: vector(tiny.max, tiny.min, tiny.tiny, tiny.eps),
+        "c" * 64: vector(1, 2, 3, 4),
+    }
+
+    ledger.store_vectors(EMBEDDER, stored)
+    found = ledger.cached_vectors(EMBEDDER, list(stored))
+
+    assert found.keys() == stored.keys()
+    for name, wanted in stored.items():
+        assert found[name].dtype == np.float32
+        assert found[name].tobytes() == wanted.tobytes()
+        found[name][0] = 9  # it is the caller's own
+
+
+def test_rows_of_a_matrix_and_other_byte_orders_are_stored_as_their_values(ledger):
+    matrix = np.arange(12, dtype=np.float32).reshape(4, 3)
+    stored = {
+        "column": matrix[:, 1],
+        "double": np.array([1.5, 2.5]),
+        "big-endian": np.array([1.5, 2.5], dtype=">f4"),
+    }
+
+    ledger.store_vectors(EMBEDDER, stored)
+
+    found = ledger.cached_vectors(EMBEDDER, list(stored))
+    assert {name: found[name].tolist() for name in stored} == {
+        "column": [1, 4, 7, 10],
+        "double": [1.5, 2.5],
+        "big-endian": [1.5, 2.5],
+    }
+
+
+def test_unknown_texts_are_absent(ledger):
+    ledger.store_vectors(EMBEDDER, {"known": vector(1)})
+
+    assert ledger.cached_vectors(EMBEDDER, ["unknown", "known"]).keys() == {"known"}
+    assert ledger.cached_vectors(EMBEDDER, ["unknown"]) == {}
+    assert ledger.cached_vectors(EMBEDDER, []) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provider": "other"},
+        {"model": "other"},
+        {"dimension": 5},
+        {"query_prefix": ""},
+        {"document_prefix": ""},
+        {"query_prefix": "passage: ", "document_prefix": "query: "},
+    ],
+)
+def test_vectors_of_different_embedders_do_not_mix(ledger, change):
+    other = replace(EMBEDDER, **change)
+    ledger.store_vectors(EMBEDDER, {"x": vector(1)})
+
+    assert ledger.cached_vectors(other, ["x"]) == {}
+
+    ledger.store_vectors(other, {"x": vector(2)})
+    assert ledger.cached_vectors(EMBEDDER, ["x"])["x"] == vector(1)
+    assert ledger.cached_vectors(other, ["x"])["x"] == vector(2)
+
+
+def test_many_vectors_at_once(ledger):
+    stored = {f"{number:064}": vector(number) for number in range(1_201)}
+
+    ledger.store_vectors(EMBEDDER, stored)
+    found = ledger.cached_vectors(EMBEDDER, [*stored, *stored, "unknown"])
+
+    assert {name: int(one[0]) for name, one in found.items()} == {
+        name: int(name) for name in stored
+    }
+
+
+def test_a_known_vector_stays_and_new_ones_beside_it_are_stored(ledger):
+    ledger.store_vectors(EMBEDDER, {"x": vector(1)})
+    ledger.store_vectors(EMBEDDER, {"x": vector(2), "y": vector(3)})
+    ledger.store_vectors(EMBEDDER, {})
+
+    found = ledger.cached_vectors(EMBEDDER, ["x", "y"])
+    assert (found["x"], found["y"]) == (vector(1), vector(3))
+
+
+# -- several at once ------------------------------------------------------------------------
+
+
+def test_all_is_there_after_opening_again(opened):
+    first = opened()
+    first.add_generation(GENERATION)
+    first.store_vectors(EMBEDDER, {"x": vector(1)})
+    write(first, "a")
+    first.begin_write(replace(DOCUMENT, doc_id="b"), 1)
+    first.close()
+
+    second = opened()
+
+    assert second.active_generation() == GENERATION
+    assert second.cached_vectors(EMBEDDER, ["x"])["x"] == vector(1)
+    assert ids(second.documents()) == ("a", "b")
+    assert ids(second.unfinished()) == ("b",)
+
+
+def test_each_connection_sees_what_the_other_has_written(opened):
+    one, other = opened(), opened()
+
+    one.begin_write(DOCUMENT, 1)
+    assert other.document(DOCUMENT.doc_id).state == "writing"
+    other.commit_write(DOCUMENT.doc_id)
+    assert one.document(DOCUMENT.doc_id).state == "indexed"
+    one.begin_delete(DOCUMENT.doc_id)
+    one.commit_delete(DOCUMENT.doc_id)
+    assert other.documents() == ()
+
+
+def test_several_threads_and_connections_write_at_once(opened):
+    ledgers = [opened(), opened()]
+
+    def work(number):
+        ledger = ledgers[number % 2]
+        for step in range(8):
+            write(ledger, f"d{number}-{step}")
+            ledger.store_vectors(EMBEDDER, {"same": vector(1), f"v{number}-{step}": vector(2)})
+            ledger.documents()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+
+    names = [f"{number}-{step}" for number in range(6) for step in range(8)]
+    assert ids(ledgers[0].documents()) == tuple(f"d{name}" for name in names)
+    assert ledgers[0].unfinished() == ()
+    assert len(ledgers[1].cached_vectors(EMBEDDER, [f"v{name}" for name in names])) == 48
+
+
+def test_several_can_open_a_new_database_at_once(opened):
+    start = threading.Barrier(6)
+
+    def open_it(_):
+        start.wait()
+        return opened().documents()
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(open_it, range(6))) == [()] * 6
+
+
+# -- failures -------------------------------------------------------------------------------
+
+
+def failure(call, *arguments):
+    """What goes wrong, and all that a log would show of it."""
+    with pytest.raises(LedgerError) as error:
+        call(*arguments)
+    assert error.value.exit_code == 11
+    assert error.value.remedy
+    return error.value.message, "".join(traceback.format_exception(error.value))
+
+
+def drop_documents(url):
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+            connection.execute("DROP TABLE documents")
+    else:
+        with psycopg.connect(url.replace("+psycopg", "")) as connection:
+            connection.execute("DROP TABLE documents")
+
+
+def test_a_failure_is_an_error_and_never_an_empty_answer(url, ledger):
+    drop_documents(url)
+
+    for call in (
+        ledger.documents,
+        ledger.unfinished,
+        lambda: ledger.categories("default"),
+        lambda: ledger.document("a"),
+        lambda: ledger.document_text("a"),
+        lambda: ledger.begin_write(DOCUMENT, 1),
+        lambda: ledger.commit_write("a"),
+        lambda: ledger.begin_delete("a"),
+        lambda: ledger.commit_delete("a"),
+    ):
+        message, _ = failure(call)
+        assert "documents" in message
+
+
+def test_a_refused_write_leaves_what_was_there(ledger):
+    ledger.add_generation(GENERATION)
+
+    failure(ledger.add_generation, replace(GENERATION, name="g2", proved_on=None))
+
+    assert ledger.active_generation() == GENERATION
+
+
+def test_a_file_that_is_no_database_is_an_error(tmp_path):
+    file = tmp_path / "ledger.sqlite3"
+    file.write_text("This is no database. " * 100)
+
+    message, _ = failure(SqlLedger, f"sqlite:///{file}")
+
+    assert message == f"The ledger sqlite:///{file} failed: file is not a database."
+    assert file.read_text().startswith("This is no database.")
+
+
+def test_a_folder_that_cannot_be_made_is_a_wrong_setting(tmp_path):
+    (tmp_path / "home").write_text("a file")
+
+    with pytest.raises(ConfigurationError) as error:
+        SqlLedger(f"sqlite:///{tmp_path}/home/kb/ledger.sqlite3")
+
+    assert error.value.message.startswith("The folder of the ledger cannot be made: ")
+    assert "KNOWPORT_HOME" in error.value.remedy
+
+
+def test_a_folder_in_place_of_the_file_is_an_error(tmp_path):
+    message, _ = failure(SqlLedger, f"sqlite:///{tmp_path}")
+
+    assert message == f"The ledger sqlite:///{tmp_path} failed: unable to open database file."
+
+
+@pytest.mark.parametrize(
+    "home", ["plain", "a/b/c", "what?mode=ro", "100%25", "a#b", "中 文", "é&;"]
+)
+def test_the_file_lies_in_home_whatever_its_name(tmp_path, home):
+    settings = load_settings({"home": tmp_path / home})
+
+    ledger = SqlLedger(settings.ledger_url)
+    write(ledger, "a")
+    ledger.close()
+
+    assert (tmp_path / home / "ledger.sqlite3").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == [Path(home).parts[0]]
+
+
+def test_readers_go_on_while_another_process_writes(tmp_path):
+    file = tmp_path / "ledger.sqlite3"
+    ledger = SqlLedger(f"sqlite:///{file}")
+    write(ledger, "a")
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("DELETE FROM documents")
+
+    assert ids(ledger.documents()) == ("a",)
+    # and a writer waits for it
+    timer = threading.Timer(0.3, other.execute, ["ROLLBACK"])
+    timer.start()
+    write(ledger, "b")
+    timer.join()
+
+    assert ids(ledger.documents()) == ("a", "b")
+    ledger.close()
+    other.close()
+
+
+SECRET = "hunter2-sentinel"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://u:{SECRET}@127.0.0.1:{{port}}/k",
+        f"postgresql+psycopg://u@127.0.0.1:{{port}}/k?password={SECRET}",
+    ],
+)
+def test_a_server_that_is_away_is_an_error_without_the_password(url):
+    message, shown = failure(SqlLedger, url.format(port=free_port()))
+
+    assert "Connection refused" in message
+    assert "127.0.0.1" in message
+    assert SECRET not in shown
+
+
+def test_a_wrong_password_is_an_error_without_the_password(server):
+    message, shown = failure(SqlLedger, server.url(password=SECRET))
+
+    assert 'password authentication failed for user "postgres"' in message
+    assert SECRET not in shown
+
+
+def test_a_database_that_is_not_there_is_an_error(server):
+    message, shown = failure(SqlLedger, server.url("gone"))
+
+    assert 'database "gone" does not exist' in message
+    assert postgres.PASSWORD not in shown
+
+
+def test_a_connection_that_the_server_has_closed_is_replaced(server):
+    ledger = SqlLedger(server.url())
+    assert ledger.documents() == ()
+
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+
+    assert ledger.documents() == ()
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        (f"no url {SECRET}", "it is not a URL"),
+        ("", "it is not a URL"),
+        # a colon or slash in a password must be encoded, or it is read as a port
+        (f"postgresql+psycopg://db:{SECRET}/k", "it is not a URL"),
+        (f"mysql+pymysql://u:{SECRET}@db/k", "mysql is not supported"),
+        (f"redis://u:{SECRET}@db/0", "redis is not supported"),
+        (f"postgresql+nodriver://u:{SECRET}@db/k", "Can't load plugin"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_a_wrong_setting_without_the_password(url, problem):
+    with pytest.raises(ConfigurationError) as error:
+        SqlLedger(url)
+
+    assert error.value.message.startswith(f"ledger.url cannot be used: {problem}")
+    assert "postgresql+psycopg://user:password@host/database" in error.value.remedy
+    assert SECRET not in "".join(traceback.format_exception(error.value))
+
+
+def test_a_url_may_be_given_in_parts(tmp_path):
+    ledger = SqlLedger(URL.create("sqlite", database=str(tmp_path / "a?b")))
+    ledger.close()
+
+    assert (tmp_path / "a?b").is_file()

@@ -1,0 +1,165 @@
+"""Helpers of the end-to-end tests: embedders that cost little, folders, the command line."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knowport import KnowledgeBase
+from knowport.model import EmbedderIdentity, Matrix, Vector
+from knowport.ports import Embedder
+
+REPOSITORY = Path(__file__).parents[1]
+OPS_KB = REPOSITORY / "examples" / "ops-kb"
+
+
+def cache_folder() -> Path:
+    """Where tests keep what is dear to make: ``.cache`` here, or KNOWPORT_TEST_CACHE."""
+    folder = Path(os.environ.get("KNOWPORT_TEST_CACHE") or REPOSITORY / ".cache")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class CachingEmbedder:
+    """A real embedder whose vectors are kept between runs; same identity, same vectors.
+
+    The cache is an SQLite file in WAL mode with one short transaction for each call, so that two
+    test runs may use it at once; what both make is the same.
+    """
+
+    def __init__(self, inner: Embedder, folder: Path | None = None) -> None:
+        self._inner = inner
+        self._file = (folder or cache_folder()) / "vectors.sqlite3"
+        self._identity = json.dumps(asdict(inner.identity), sort_keys=True)
+        with self._open() as cache:
+            cache.execute("CREATE TABLE IF NOT EXISTS vectors (name TEXT PRIMARY KEY, vector BLOB)")
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        return self._inner.identity
+
+    @property
+    def batch_size(self) -> int:
+        return self._inner.batch_size
+
+    def embed_query(self, text: str) -> Vector:
+        name = self._name("query", text)
+        known = self._known([name])
+        if name not in known:
+            known[name] = self._inner.embed_query(text)
+            self._keep(known)
+        return known[name]
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        names = [self._name("document", text) for text in texts]
+        known = self._known(names)
+        missing = {n: t for n, t in zip(names, texts, strict=True) if n not in known}
+        if missing:
+            made = self._inner.embed_documents(list(missing.values()))
+            new = dict(zip(missing, made, strict=True))
+            self._keep(new)
+            known.update(new)
+        return np.stack([known[name] for name in names])
+
+    def _name(self, kind: str, text: str) -> str:
+        return hashlib.sha256(f"{self._identity}\n{kind}\n{text}".encode()).hexdigest()
+
+    def _known(self, names: Sequence[str]) -> dict[str, Vector]:
+        marks = ",".join("?" * len(names))
+        with self._open() as cache:
+            rows = cache.execute(
+                f"SELECT name, vector FROM vectors WHERE name IN ({marks})", list(names)
+            ).fetchall()
+        return {name: np.frombuffer(blob, dtype=np.float32).copy() for name, blob in rows}
+
+    def _keep(self, vectors: Mapping[str, Vector]) -> None:
+        rows = [(name, v.astype(np.float32).tobytes()) for name, v in vectors.items()]
+        with self._open() as cache:
+            cache.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        cache = sqlite3.connect(self._file, timeout=30)
+        try:
+            cache.execute("PRAGMA journal_mode=WAL")
+            with cache:
+                yield cache
+        finally:
+            cache.close()
+
+
+class HashEmbedder:
+    """A fake that needs no model: a text is the sum of its character bigrams.
+
+    The direction of a bigram comes from its SHA-256, so that it is the same everywhere. All
+    vectors share a part that makes unrelated texts about 0.6 alike, as real models do; equal
+    texts are 1.0 alike, and what shares bigrams lies between.
+    """
+
+    dimension = 64
+
+    def __init__(self, *, model: str = "bigrams", batch_size: int = 16) -> None:
+        self.identity = EmbedderIdentity("hash", model, self.dimension)
+        self.batch_size = batch_size
+        self.documents_embedded = 0
+
+    def embed_query(self, text: str) -> Vector:
+        return _hashed(text)
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        self.documents_embedded += len(texts)
+        return np.stack([_hashed(text) for text in texts])
+
+
+def _hashed(text: str) -> Vector:
+    folded = f" {unicodedata.normalize('NFKC', text).lower()} "
+    total = sum(_direction(folded[i : i + 2]) for i in range(len(folded) - 1))
+    own = np.asarray(total, dtype=np.float64)
+    vector = np.concatenate(([np.sqrt(1.5)], own / max(float(np.linalg.norm(own)), 1e-9)))
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _direction(bigram: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    bits = np.frombuffer(hashlib.sha256(bigram.encode()).digest(), dtype=np.uint8)
+    return np.unpackbits(bits)[: HashEmbedder.dimension - 1].astype(np.float64) * 2 - 1
+
+
+def make_folder(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files by their path below ``folder``; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """A Markdown page with a section, so a chunk, for each part."""
+    sections = [f"## {title} section {n}\n\n{part}\n" for n, part in enumerate(parts)]
+    return f"# {title}\n\n" + "\n".join(sections)
+
+
+def mark(*of: object) -> str:
+    """Words that stand nowhere else, the same for the same arguments; found in both modes."""
+    digest = hashlib.sha256(repr(of).encode()).hexdigest()
+    return " ".join(digest[i : i + 8] for i in range(0, 64, 8))
+
+
+def stored_chunks(kb: KnowledgeBase) -> list[str]:
+    """Every chunk id that the engine holds, of all scopes."""
+    return [] if kb._index is None else list(kb._index.iter_ids())
