@@ -25,11 +25,11 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,14 +59,14 @@ if os.getppid() == int(sys.argv[1]):  # else the tests ended before the request 
 _MILVUS_23 = """
 import os, pathlib, socket, sys
 import milvus
-data, proxy_port = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+data = pathlib.Path(sys.argv[1])
+proxy_port, health_port = (int(port) for port in sys.argv[2:])
 server, held = milvus.default_server, []
 def free_port():
     held.append(socket.create_server(("", 0)))
     return held[-1].getsockname()[1]
 ports = {name: free_port() for name in server.config_keys if name.endswith("_port")}
 client, peer = (f"http://127.0.0.1:{port}" for port in (ports["etcd_port"], free_port()))
-metrics_port = free_port()
 for one in held:
     one.close()
 server.config.update(**ports | {"proxy_port": proxy_port})
@@ -86,7 +86,7 @@ os.environ.update(
     DEPLOY_MODE="STANDALONE",
     ETCD_CONFIG_PATH=str(data / "etcd.yaml"),
     LD_LIBRARY_PATH=f"{data}/bin:" + os.environ.get("LD_LIBRARY_PATH", ""),
-    METRICS_PORT=str(metrics_port),
+    METRICS_PORT=str(health_port),
     MILVUS_RUN_DIR=str(data / "run"),
 )
 os.execv(data / "bin/milvus", ["milvus", "run", "standalone"])
@@ -95,10 +95,11 @@ os.execv(data / "bin/milvus", ["milvus", "run", "standalone"])
 
 @dataclass(frozen=True)
 class Server:
-    """A running server."""
+    """A running server; ``health`` is a page that says OK once all its parts work."""
 
     uri: str
     process: subprocess.Popen[bytes]
+    health: str = ""
 
     def kill(self) -> None:
         """Stop it at once and wait until it is gone."""
@@ -132,13 +133,13 @@ class Engines:
 def running(name: str, data: Path) -> Iterator[Server]:
     """A server of its own over the folder ``data``; its output goes to ``data``.log."""
     python = environment(name) / "bin" / "python"
-    port = free_port()
+    port, health_port = free_port(), free_port()
     data.mkdir(parents=True, exist_ok=True)
     if name == "lite-server":
         program = [str(python.with_name("milvus-lite")), "server", "--data-dir", str(data)]
         program += ["--host", "127.0.0.1", "--port", str(port)]
     else:
-        program = [str(python), "-c", _MILVUS_23, str(data), str(port)]
+        program = [str(python), "-c", _MILVUS_23, str(data), str(port), str(health_port)]
     log = data.with_name(data.name + ".log")
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -147,7 +148,8 @@ def running(name: str, data: Path) -> Iterator[Server]:
             stdout=output,
             stderr=output,
         )
-    server = Server(f"http://127.0.0.1:{port}", process)
+    health = f"http://127.0.0.1:{health_port}/healthz" if name == "milvus-2.3" else ""
+    server = Server(f"http://127.0.0.1:{port}", process, health)
     try:
         _wait_until_ready(name, server, log)
         yield server
@@ -166,10 +168,13 @@ def _wait_until_ready(name: str, server: Server, log: Path) -> None:
     while time.monotonic() < deadline and server.process.poll() is None:
         with contextlib.suppress(OSError, MilvusException):
             socket.create_connection(address, timeout=1).close()
+            if server.health:
+                with urllib.request.urlopen(server.health, timeout=5) as page:
+                    if page.read() != b"OK":
+                        continue
             client = MilvusClient(server.uri, timeout=5)
             try:
                 client.get_server_version(timeout=5)
-                client.list_collections(timeout=5)
                 return
             finally:
                 client.close()

@@ -12,7 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +146,37 @@ def make_folder(folder: Path, files: Mapping[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return folder
+
+
+def knowport(
+    *arguments: str | Path, home: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a process of its own; its output as UTF-8."""
+    return subprocess.run(
+        command(*arguments, home=home),
+        capture_output=True,
+        encoding="utf-8",
+        env=clean_environment(environment),
+        cwd=home.parent,
+        timeout=120,
+        check=False,
+    )
+
+
+def command(*arguments: str | Path, home: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "knowport.entrypoints.cli",
+        *map(str, arguments),
+        f"--home={home}",
+    ]
+
+
+def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without settings of ours, and with ``more``."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KNOWPORT_")}
+    return {**kept, **(more or {})}
 
 
 def page(title: str, parts: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import engines as supply
 import pytest
 
+import engines as supply
 from knowport.adapters.milvus import Engine, MilvusIndex
 
 DIMENSION = 8

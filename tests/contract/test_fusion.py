@@ -22,8 +22,8 @@ import random
 
 import numpy as np
 import pytest
-from engines import LEXICAL
 
+from engines import LEXICAL
 from knowport.adapters.milvus import Engine, MilvusIndex
 from knowport.core.fusion import rrf
 from knowport.model import SearchRequest

@@ -5,7 +5,6 @@ Reads one job (JSON) a line, writes events, one a line::
 
     started PID      the job's process is there, the leader of its own process group
     ready            the knowledge base is open, the work begins
-    file NAME        that file is at hand
     ended CODE       the process is gone; its exit code, or minus the signal that killed it
 
 A job is ``{"do": "ingest" | "delete" | "cli", "home": ..., ...}``. With ``die_after`` the process
@@ -26,13 +25,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support import HashEmbedder
-
 import knowport.adapters.ledger
 import knowport.adapters.milvus
 from knowport import KnowledgeBase, bootstrap
 from knowport.entrypoints import cli
 from knowport.model import Matrix
+from support import HashEmbedder
 
 
 class SlowEmbedder(HashEmbedder):
@@ -81,10 +79,9 @@ def run(job: dict[str, Any]) -> None:
     with KnowledgeBase(job["home"], embedder=embedder) as kb:
         say("ready")
         if job["do"] == "ingest":
-            kb.ingest(job["path"], source="kb", on_progress=lambda now: say(f"file {now.path}"))
+            kb.ingest(job["path"], source=job["source"])
         else:
             for doc_id in job["documents"]:
-                say(f"file {doc_id}")
                 kb.delete(doc_id)
 
 

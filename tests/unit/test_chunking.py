@@ -259,6 +259,12 @@ class TestFences:
             "```\nc = 1\n```",
         ]
 
+    def test_shorter_fence_line_at_the_end_closes_nothing(self):
+        assert contents("````\naaaa\nbbbb\ncccc\n```", 22) == [
+            "````\naaaa\nbbbb\n````",
+            "````\ncccc\n```\n````",
+        ]
+
     def test_line_too_long_is_cut_at_the_size(self):
         assert contents("```\n" + "x" * 20 + "\ny\n```", 20) == [
             "```\n" + "x" * 12 + "\n```",
@@ -334,6 +340,9 @@ class TestProse:
     def test_grapheme_longer_than_the_size_is_cut(self):
         assert contents("a" + "\u0301" * 5, 3) == ["a\u0301\u0301", "\u0301\u0301\u0301"]
 
+    def test_sentence_end_keeps_its_variation_selector(self):
+        assert contents("甲乙！\ufe0f丙丁", 3) == ["甲乙", "！\ufe0f丙", "丁"]
+
     def test_mark_on_a_space_stays_with_it(self):
         assert contents("abcd \u0301efg", 5) == ["abcd", " \u0301efg"]
 
@@ -360,7 +369,7 @@ class TestProse:
         assert contents("字" * 10, 6, overlap=2) == ["字" * 6, "字" * 6]
 
     def test_overlap_that_would_bring_no_new_text_is_left_out(self):
-        assert contents("restart\n    code", 3, overlap=1)[:4] == ["res", "sta", "art", "c"]
+        assert contents("restart\n    code", 3, overlap=1)[:4] == ["res", "sta", "art", "cod"]
 
     def test_overlap_stays_inside_a_block_of_prose(self):
         assert contents("aaaa aaaa\n\nbbbb bbbb", 10, overlap=5) == ["aaaa aaaa", "bbbb bbbb"]

@@ -81,7 +81,7 @@ def test_limits_are_in_utf8_bytes(name: str) -> None:
 
 
 def test_an_error_names_the_chunk_by_its_id() -> None:
-    with pytest.raises(InvalidInput, match="\"it's#chunk-0\" is given twice"):
+    with pytest.raises(InvalidInput, match='"it\'s#chunk-0" is given twice'):
         schema.check_rows([row(id=schema.to_key("it's#chunk-0"))] * 2, 2)
 
 

@@ -26,22 +26,10 @@ class Term:
     kind: TermKind
 
 
-# What stands for one exact thing: codes (1205, HY000, ORA-00257, 0x80070005), snake_case,
-# kebab-case with a digit, CamelCase, paths, dotted names and versions, CONSTANTS.
-_IDENTIFIER = regex.compile(
-    r"""
-    (?<![0-9A-Za-z_])(?:
-        /[\w.\-]+(?:/[\w.\-]+)+                          # /etc/my.cnf
-      | [A-Za-z][A-Za-z0-9]*(?:[_][A-Za-z0-9]+)+         # innodb_lock_wait_timeout
-      | [A-Za-z0-9]+(?:[-.:/][A-Za-z0-9]+)*-?\d[\w.\-]*   # ORA-00257, v1.2.3, 8.0.32, HY000
-      | [a-z0-9]+(?:[-.][a-z0-9]+){2,}                   # repl-backlog-size, net.ipv4.tcp_tw_reuse
-      | [A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+                # CrashLoopBackOff
-      | [A-Z]{4,}                                        # CLUSTERDOWN
-    )(?![0-9A-Za-z_])
-    """,
-    regex.VERBOSE,
-)
-_WORD = regex.compile(r"[0-9a-z]+")
+# A run of Latin letters and digits with the joints that identifiers have.
+_RUN = regex.compile(r"/?[0-9A-Za-z]+(?:[-_.:/]+[0-9A-Za-z]+)*")
+_JOINT = regex.compile(r"[-_.:/]+")
+_CAMEL = regex.compile(r"(?:[A-Z][a-z0-9]+){2,}|[a-z]+(?:[A-Z][a-z0-9]+)+")
 _HAN = regex.compile(r"\p{Han}+")
 
 STOP_WORDS = frozenset(
@@ -50,7 +38,8 @@ STOP_WORDS = frozenset(
     " should so some than that the their them then there these they this to up us was we were what"
     " when where which while who whom whose why will with would you your".split()
 )
-_STOP_HAN = frozenset("的了是在和与或及而也都就吗呢吧啊呀么嘛哦着得地之其此这那个些把被让给对从到为以于")
+# Question words and particles; single characters that also build nouns (从库, 在线, 就绪) are not.
+_STOP_HAN = regex.compile(r"为什么|怎么办|怎么样|怎么|怎样|什么|如何|多少|哪些|哪个|请问|[的了吗呢吧啊呀嘛哦么]")
 
 
 def query_terms(text: str) -> tuple[Term, ...]:
@@ -60,18 +49,35 @@ def query_terms(text: str) -> tuple[Term, ...]:
     characters, cut at function characters; a run of one character gives itself.
     """
     terms: dict[Term, None] = {}
-    rest = text
-    for match in _IDENTIFIER.finditer(text):
-        terms[Term(match.group().lower(), TermKind.IDENTIFIER)] = None
-        rest = rest[: match.start()] + " " * len(match.group()) + rest[match.end() :]
-    for word in _WORD.findall(rest.lower()):
-        if word not in STOP_WORDS:
-            terms[Term(word, TermKind.WORD)] = None
-    for run in _HAN.findall(rest):
-        for piece in "".join(" " if c in _STOP_HAN else c for c in run).split():
-            pairs = [piece[i : i + 2] for i in range(len(piece) - 1)] or [piece]
-            terms.update(dict.fromkeys(Term(pair, TermKind.HAN) for pair in pairs))
+    for run in _RUN.findall(text):
+        if _is_identifier(run):
+            terms[Term(run.lower(), TermKind.IDENTIFIER)] = None
+        else:
+            words = (word for word in _JOINT.split(run.lower()) if word)
+            terms.update((Term(w, TermKind.WORD), None) for w in words if w not in STOP_WORDS)
+    for run in _HAN.findall(_STOP_HAN.sub(" ", text)):
+        pairs = [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+        terms.update((Term(pair, TermKind.HAN), None) for pair in pairs)
     return tuple(terms)
+
+
+def _is_identifier(run: str) -> bool:
+    """Whether a run stands for one exact thing.
+
+    Codes and versions (1205, HY000, ORA-00257, 203/EXEC, v1.2.3), snake_case, paths, names of
+    three parts and more (repl-backlog-size), CamelCase (CrashLoopBackOff) and capitals
+    (CLUSTERDOWN).
+    """
+    if len(run) == 1:
+        return False
+    return (
+        any(c.isdigit() for c in run)
+        or "_" in run
+        or run.startswith("/")
+        or len(_JOINT.split(run)) >= 3
+        or _CAMEL.fullmatch(run) is not None
+        or (len(run) >= 4 and run.isupper())
+    )
 
 
 def contains(text: str, term: Term) -> bool:

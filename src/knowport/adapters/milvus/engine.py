@@ -148,7 +148,7 @@ def _in_use(path: Path, holder: int | None) -> IndexInUse:
     return IndexInUse(
         f"The index file {path} is in use by {who}.",
         remedy="Wait for it to end, or let several processes share one Milvus server "
-        "(milvus.uri = \"http://host:19530\").",
+        '(milvus.uri = "http://host:19530").',
     )
 
 

@@ -216,9 +216,7 @@ class MilvusIndex:
         """
         if not self._lexical:
             return
-        probe = MilvusIndex(
-            self._engine, f"{self.collection}_probe", dimension=2, lexical=True
-        )
+        probe = MilvusIndex(self._engine, f"{self.collection}_probe", dimension=2, lexical=True)
         if probe.exists():
             probe.drop()
         probe.create()

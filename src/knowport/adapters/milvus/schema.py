@@ -54,7 +54,7 @@ OUTPUT_FIELDS = [
 
 
 def collection_schema(dimension: int, *, lexical: bool) -> CollectionSchema:
-    """Schema of one generation; without ``lexical`` there is no sparse field (Milvus before 2.5)."""
+    """Schema of one generation; without ``lexical`` it has no sparse field (Milvus before 2.5)."""
 
     def varchar(name: str, **more: Any) -> FieldSchema:
         return FieldSchema(name, DataType.VARCHAR, max_length=MAX_BYTES[name], **more)
