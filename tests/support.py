@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import hashlib
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -148,10 +152,95 @@ def make_folder(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
+class Driver:
+    """The process of ``driver.py``, which forks a process for each job."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("driver.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=clean_environment(),
+        )
+        self._handle: int | None = None
+
+    def start(self, **job: Any) -> int:
+        """Start a job; returns the id of its process, which leads a process group."""
+        assert self._process.stdin
+        if self._handle is not None:  # left by a test that failed
+            self.kill()
+            self.ended()
+        self._process.stdin.write(json.dumps(job, default=str) + "\n")
+        self._process.stdin.flush()
+        name, pid = self.until("started").split()
+        assert name == "started"
+        # A handle, because the id may be another process's by the time a signal is sent.
+        self._handle = os.pidfd_open(int(pid))
+        return int(pid)
+
+    def until(self, event: str) -> str:
+        """The next event of that name; "ended", which comes last, is one for all."""
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if line.startswith("ended") and self._handle is not None:
+                os.close(self._handle)
+                self._handle = None
+            if line.startswith((event, "ended")):
+                return line.strip()
+        raise AssertionError("the driver ended")
+
+    def ended(self) -> int:
+        """Wait for the job's end; its exit code, or minus the signal that ended it."""
+        return int(self.until("ended").split()[1])
+
+    def run(self, **job: Any) -> int:
+        self.start(**job)
+        return self.ended()
+
+    def kill(self) -> None:
+        """SIGKILL for the job, if it still runs."""
+        assert self._handle is not None
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+@functools.cache
+def driver() -> Driver:
+    """The one of this test run."""
+    started = Driver()
+    atexit.register(started.close)
+    return started
+
+
 def knowport(
     *arguments: str | Path, home: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line as a process of its own; its output as UTF-8."""
+    """Run the command line in a process of its own, forked from one that has imported it."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
+        code = driver().run(
+            do="cli",
+            arguments=[*map(str, arguments), f"--home={home}"],
+            environment=clean_environment(environment),
+            folder=home.parent,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        texts = [file.read_text("utf-8") for file in (stdout, stderr)]
+    return subprocess.CompletedProcess(arguments, code, *texts)
+
+
+def knowport_from_scratch(
+    *arguments: str | Path, home: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user does, with a new interpreter; takes seconds."""
     return subprocess.run(
         command(*arguments, home=home),
         capture_output=True,

@@ -26,7 +26,7 @@ from knowport.adapters.milvus import ANALYZER, SCHEMA_VERSION, Engine, MilvusInd
 from knowport.core.chunking import ChunkingOptions
 from knowport.core.identity import checked_doc_id
 from knowport.core.projection import project
-from knowport.core.query import checked_filter
+from knowport.core.filter_values import checked_filter
 from knowport.core.relevance import default_thresholds
 from knowport.errors import ConfigurationError, IndexMismatch, InvalidInput, UnknownDocument
 from knowport.model import (
@@ -48,6 +48,7 @@ from knowport.pipelines.ingest import (
     recover,
 )
 from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
+from knowport.pipelines.search import SearchOptions
 from knowport.ports import Embedder
 from knowport.settings import Settings, load_settings
 
@@ -242,15 +243,20 @@ class KnowledgeBase:
     @property
     def _lookup_options(self) -> LookupOptions:
         rag, hybrid = self.settings.rag, self.settings.retrieval.hybrid
+        fallback = self.settings.retrieval.filter
         return LookupOptions(
-            retrieve_k=rag.retrieve_k,
+            search=SearchOptions(
+                retrieve_k=rag.retrieve_k,
+                ranker=hybrid.ranker,
+                rrf_k=hybrid.rrf_k,
+                weight_dense=hybrid.weight.dense,
+                weight_sparse=hybrid.weight.sparse,
+            ),
             return_n=rag.return_n,
             max_chunks_per_document=rag.max_chunks_per_document,
-            ranker=hybrid.ranker,
-            rrf_k=hybrid.rrf_k,
-            weight_dense=hybrid.weight.dense,
-            weight_sparse=hybrid.weight.sparse,
             max_chars=self.settings.pack.max_chars,
+            retry_unfiltered_on_low_quality=fallback.retry_unfiltered_on_low_quality,
+            parallel=fallback.parallel,
         )
 
     def _ingest_ports(self, index: MilvusIndex) -> IngestPorts:

@@ -19,8 +19,8 @@ Matrix: TypeAlias = npt.NDArray[np.float32]
 Metadata: TypeAlias = Mapping[str, Any]
 """JSON values by name."""
 
-SearchMode: TypeAlias = Literal["dense", "hybrid"]
-RankerName: TypeAlias = Literal["rrf", "weighted"]
+SearchMode: TypeAlias = Literal["dense", "sparse", "hybrid"]
+RankerName: TypeAlias = Literal["adaptive", "rrf", "weighted"]
 TextFormat: TypeAlias = Literal["markdown", "plain"]
 DocumentState: TypeAlias = Literal["writing", "indexed", "deleting"]
 
@@ -89,10 +89,13 @@ class EmbedderIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search: ``vector`` has the embedder's dimension, ``retrieve_k`` is the leg width."""
+    """One search: ``vector`` has the embedder's dimension, ``retrieve_k`` is the leg width.
+
+    Only ``sparse`` does without a vector; the dense cosine of its hits is then not known.
+    """
 
     query: str
-    vector: Vector
+    vector: Vector | None
     kb_scope: str
     retrieve_k: int = 20
     mode: SearchMode = "hybrid"
@@ -149,6 +152,27 @@ class HitReason:
     rank: int
 
 
+class RelevanceLevel(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """How relevant a hit is.
+
+    ``coverage`` is the share of the query's weight of terms that the chunk holds, 0..1; ``score``
+    puts it and the dense cosine on one scale (see ``core.relevance``), None where neither is
+    known; a fused score never enters.
+    """
+
+    level: RelevanceLevel
+    score: float | None = None
+    coverage: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A hit with its evidence key and its original rank (from 1) inside one lookup."""
@@ -157,6 +181,7 @@ class Candidate:
     rank: int
     hit: SearchHit
     reasons: tuple[HitReason, ...]
+    assessment: Assessment = Assessment(RelevanceLevel.LOW)
 
 
 class DropReason(StrEnum):
@@ -174,13 +199,6 @@ class Drop:
     key: str
     rank: int
     reason: DropReason
-
-
-class RelevanceLevel(StrEnum):
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +226,28 @@ class Notice:
     message: str
 
 
+class TermKind(StrEnum):
+    IDENTIFIER = "identifier"
+    WORD = "word"
+    HAN = "han"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A lexical term of a query; ``text`` is lower case, as it is looked for."""
+
+    text: str
+    kind: TermKind
+
+
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
     """What will be searched for.
 
-    ``text`` is the normalised query. ``lexical`` tells whether it has any term that BM25 could
-    match; ``category`` is the caller's hard filter.
+    ``text`` is the normalised query and ``terms`` are its lexical terms. ``lexical`` tells whether
+    it has any word that BM25 could match. ``category`` is the caller's hard filter;
+    ``domains`` are those that the query names, and ``soft_category`` is the one of them if it is
+    alone and no category is given.
     """
 
     original: str
@@ -223,16 +257,38 @@ class QueryPlan:
     category: str | None
     mode: SearchMode
     notices: tuple[Notice, ...] = ()
+    terms: tuple[Term, ...] = ()
+    domains: tuple[str, ...] = ()
+    soft_category: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LegWeights:
+    """How much each leg counts in weighted RRF, 0..1, and why (a stable code)."""
+
+    dense: float
+    sparse: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One search of a lookup and what it found."""
+    """One search of a lookup and what it found, best first.
+
+    ``assessments`` are one to one with ``hits``. ``weights`` is None where the engine fused.
+    ``low_quality`` says why the attempt is not good enough to stand on a guessed filter, or ''.
+    ``failed_leg`` names the leg that did not answer, with the reason, or is ''.
+    """
 
     name: AttemptName
     mode: SearchMode
     category: str | None
     hits: tuple[SearchHit, ...]
+    assessments: tuple[Assessment, ...] = ()
+    weights: LegWeights | None = None
+    level: RelevanceLevel = RelevanceLevel.NONE
+    low_quality: str = ""
+    failed_leg: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +308,7 @@ class LookupResult:
     plan: QueryPlan
     attempts: tuple[Attempt, ...]
     selected_attempt: AttemptName
+    candidates: tuple[Candidate, ...]
     found: bool
     level: RelevanceLevel
     calibrated: bool

@@ -51,8 +51,9 @@ class KnowledgeSearchPort(Protocol):
     def search(self, request: SearchRequest) -> tuple[SearchHit, ...]:
         """Hits of one search, best first, at most ``retrieve_k``; ties by ascending id.
 
-        An empty index or filter gives an empty tuple; a failure raises EngineError.
-        ``scores.dense`` is set on every hit.
+        ``dense`` and ``sparse`` ask one leg, ``hybrid`` lets the engine fuse both by the ranker
+        ``rrf`` or ``weighted``. ``scores.dense`` is set on every hit where the request has a
+        vector. An empty index or filter gives an empty tuple; a failure raises EngineError.
         """
         ...
 

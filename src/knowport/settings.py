@@ -32,7 +32,7 @@ from pydantic_settings import (
 )
 from sqlalchemy import URL
 
-from knowport.core.query import checked_filter
+from knowport.core.filter_values import checked_filter
 from knowport.errors import ConfigurationError, InvalidInput
 
 CONFIG_FILE = "knowport.toml"
@@ -83,9 +83,21 @@ class HybridWeights(Section):
 
 
 class HybridSettings(Section):
-    ranker: Literal["rrf", "weighted"] = Field("rrf", description="how the engine fuses the legs")
+    ranker: Literal["adaptive", "rrf", "weighted"] = Field(
+        "adaptive",
+        description="adaptive: RRF with leg weights chosen for each query; the others: in the engine",
+    )
     rrf_k: int = Field(60, ge=1, lt=16_384, description="k in 1/(k + rank)")
     weight: HybridWeights = HybridWeights()
+
+
+class FilterSettings(Section):
+    retry_unfiltered_on_low_quality: bool = Field(
+        True, description="search again without a filter that was guessed and did not serve"
+    )
+    parallel: bool = Field(
+        False, description="search with and without a guessed filter at once, and merge by rank"
+    )
 
 
 class NormalizationSettings(Section):
@@ -101,6 +113,7 @@ class RetrievalSettings(Section):
     kb_scope: str = Field("default", min_length=1, description="hard filter of every lookup")
     search: SearchSettings = SearchSettings()
     hybrid: HybridSettings = HybridSettings()
+    filter: FilterSettings = FilterSettings()
     normalization: NormalizationSettings = NormalizationSettings()
 
     @field_validator("kb_scope")
@@ -167,6 +180,12 @@ class PackSettings(Section):
     max_chars: int = Field(6_000, ge=200, description="budget of an answer, in characters")
 
 
+class TraceSettings(Section):
+    content: bool = Field(False, description="keep queries and excerpts in stored traces")
+    max_age_days: int = Field(30, ge=0, description="older traces are dropped; 0 keeps none")
+    max_count: int = Field(10_000, ge=0, description="of more traces the oldest are dropped")
+
+
 class LedgerSettings(Section):
     url: SecretStr = Field(
         SecretStr(""), description="SQLAlchemy URL; empty: an SQLite file in home"
@@ -190,6 +209,7 @@ class Settings(BaseSettings):
     chunking: ChunkingSettings = ChunkingSettings()
     pack: PackSettings = PackSettings()
     ledger: LedgerSettings = LedgerSettings()
+    trace: TraceSettings = TraceSettings()
 
     @classmethod
     def settings_customise_sources(

@@ -695,6 +695,23 @@ def test_an_embedded_engine_that_was_killed_is_told_in_time(tmp_path: Path) -> N
     engine.close()
 
 
+def test_an_engine_that_hangs_is_told_in_time(tmp_path: Path) -> None:
+    engine, index = embedded(tmp_path / "milvus.db", timeout=1)
+    index.create()
+    index.upsert_chunks([chunk()])
+    index.search(request())
+    process = engine_process(tmp_path / "milvus.db")
+
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert_unavailable_in_time(index, 4)
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+    assert [hit.id for hit in index.search(request())] == ["doc#chunk-0"]
+    engine.close()
+
+
 def test_a_server_that_went_away_is_told_in_time(tmp_path: Path) -> None:
     with running("lite-server", tmp_path / "server") as server:
         engine = Engine.connect(server.uri, timeout=2)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,72 +16,11 @@ import pytest
 from knowport import KnowledgeBase
 from knowport.errors import IndexInUse
 from knowport.model import FileOutcome, SearchMode
-from support import HashEmbedder, make_folder, mark, page, stored_chunks
+from support import HashEmbedder, clean_environment, driver, make_folder, mark, page, stored_chunks
 
-DRIVER = Path(__file__).parent / "driver.py"
 DOCUMENTS = 12
 SEED = 20240229
 MODES: tuple[SearchMode, ...] = ("dense", "hybrid")
-
-
-class Driver:
-    """The process that forks the jobs; see its module."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._running = False
-
-    def start(self, **job: Any) -> int:
-        """Start a job; returns the id of its process."""
-        assert self._process.stdin
-        if self._running:  # left by a test that failed
-            self.ended()
-        self._process.stdin.write(json.dumps(job, default=str) + "\n")
-        self._process.stdin.flush()
-        self._running = True
-        name, pid = self.until("started").split()
-        assert name == "started"
-        # A handle, because the id may be another process's by the time a signal is sent.
-        self._handle = os.pidfd_open(int(pid))
-        return int(pid)
-
-    def kill(self) -> None:
-        """SIGKILL for the job, if it still runs."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-
-    def until(self, event: str) -> str:
-        """The first coming event that begins so; "ended" is always one."""
-        assert self._process.stdout
-        for line in self._process.stdout:
-            if line.startswith((event, "ended")):
-                if line.startswith("ended"):
-                    self._running = False
-                    os.close(self._handle)
-                return line.strip()
-        raise AssertionError("the driver ended")
-
-    def run(self, **job: Any) -> int:
-        """Run a job to its end; returns its exit code, or minus the signal that ended it."""
-        self.start(**job)
-        return self.ended()
-
-    def ended(self) -> int:
-        return int(self.until("ended").split()[1])
-
-    def close(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    started = Driver()
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
@@ -179,17 +114,24 @@ def forty(tmp_path: Path) -> Path:
     )
 
 
-def interrupted(driver: Driver, folder: Path, home: Path, times: int) -> tuple[int, str]:
+def interrupted(folder: Path, home: Path, times: int) -> tuple[int, str]:
     """``knowport ingest`` of ``folder`` with Ctrl-C in its midst; exit code and output."""
     log = home.parent / "log"
-    arguments = ["ingest", str(folder), "--source", "kb", "--home", str(home)]
-    group = driver.start(do="cli", arguments=arguments, log=log, seconds_per_text=0.03)
+    group = driver().start(
+        do="cli",
+        arguments=["ingest", str(folder), "--source", "kb", "--home", str(home)],
+        environment=clean_environment(),
+        folder=home.parent,
+        stdout=log,
+        stderr=log,
+        seconds_per_text=0.02,
+    )
     wait_for(lambda: log.exists() and " 20 %" in log.read_text())
     for number in range(times):
         if number:
             wait_for(lambda: "Ctrl-C again" in log.read_text())
         os.killpg(group, signal.SIGINT)  # a terminal interrupts the engine's process as well
-    return driver.ended(), log.read_text()
+    return driver().ended(), log.read_text()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -200,11 +142,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_ctrl_c_leaves_whole_documents(
-    driver: Driver, forty: Path, tmp_path: Path, times: int
-) -> None:
+def test_ctrl_c_leaves_whole_documents(forty: Path, tmp_path: Path, times: int) -> None:
     home = tmp_path / "home"
-    code, output = interrupted(driver, forty, home, times)
+    code, output = interrupted(forty, home, times)
     assert code == 130
     assert "Traceback" not in output
     assert "Interrupted" in output
@@ -244,18 +184,16 @@ def moments(count: int) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def seconds(
-    driver: Driver, base: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, float]:
+def seconds(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """How long each kind of work takes from ``ready`` to its end when nobody kills it."""
     taken = {}
     for kind in WORK:
         home = tmp_path_factory.mktemp(kind) / "home"
         shutil.copytree(base / "home", home)
-        driver.start(home=home, **work(kind, base))
-        assert driver.until("ready") == "ready"
+        driver().start(home=home, **work(kind, base))
+        assert driver().until("ready") == "ready"
         start = time.monotonic()
-        assert driver.ended() == 0
+        assert driver().ended() == 0
         taken[kind] = time.monotonic() - start
     return taken
 
@@ -271,16 +209,17 @@ def work(kind: str, base: Path) -> dict[str, Any]:
     return {"do": "ingest", "path": path, "source": "new" if kind == "ingest" else "kb"}
 
 
-@pytest.mark.parametrize("share", moments(5))
-@pytest.mark.parametrize("kind", WORK)
+@pytest.mark.parametrize(
+    ("kind", "share"), [(kind, share) for kind in WORK for share in moments(5)]
+)
 def test_kill_9_at_any_moment(
-    driver: Driver, base: Path, home: Path, seconds: dict[str, float], kind: str, share: float
+    base: Path, home: Path, seconds: dict[str, float], kind: str, share: float
 ) -> None:
-    driver.start(home=home, **work(kind, base))
-    assert driver.until("ready") == "ready"
+    driver().start(home=home, **work(kind, base))
+    assert driver().until("ready") == "ready"
     time.sleep(share * seconds[kind])
-    driver.kill()
-    assert driver.ended() in (-signal.SIGKILL, 0)  # 0: it was faster than the one measured
+    driver().kill()
+    assert driver().ended() in (-signal.SIGKILL, 0)  # 0: it was faster than the one measured
 
     with reopened(home) as kb:
         assert_whole(kb)
@@ -315,9 +254,9 @@ def test_kill_9_at_any_moment(
     ],
 )
 def test_killed_inside_a_replacement(
-    driver: Driver, base: Path, home: Path, point: str, version_of_first: str
+    base: Path, home: Path, point: str, version_of_first: str
 ) -> None:
-    code = driver.run(home=home, die_after=point, **work("reingest", base))
+    code = driver().run(home=home, die_after=point, **work("reingest", base))
     assert code == -signal.SIGKILL
     with reopened(home) as kb:
         assert_whole(kb)
@@ -331,8 +270,8 @@ def test_killed_inside_a_replacement(
 @pytest.mark.parametrize(
     "point", ["SqlLedger.begin_delete", "MilvusIndex.delete_by_doc_id", "SqlLedger.commit_delete"]
 )
-def test_killed_inside_a_delete(driver: Driver, home: Path, point: str) -> None:
-    code = driver.run(do="delete", home=home, documents=[doc_id(3)], die_after=point)
+def test_killed_inside_a_delete(home: Path, point: str) -> None:
+    code = driver().run(do="delete", home=home, documents=[doc_id(3)], die_after=point)
     assert code == -signal.SIGKILL
     with reopened(home) as kb:
         assert_whole(kb)
@@ -341,11 +280,9 @@ def test_killed_inside_a_delete(driver: Driver, home: Path, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["SqlLedger.add_generation", "MilvusIndex.prove_analyzer"])
-def test_killed_before_the_first_collection_is_made(
-    driver: Driver, base: Path, tmp_path: Path, point: str
-) -> None:
+def test_killed_before_the_first_collection_is_made(base: Path, tmp_path: Path, point: str) -> None:
     home = tmp_path / "home"
-    code = driver.run(home=home, die_after=point, **work("ingest", base))
+    code = driver().run(home=home, die_after=point, **work("ingest", base))
     assert code == -signal.SIGKILL
     with reopened(home) as kb:
         assert [n.code for n in kb.lookup("page").notices] == ["empty_index"]

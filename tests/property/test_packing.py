@@ -104,7 +104,7 @@ def test_a_cut_is_at_the_last_sentence_end_of_the_second_half(sentences, limit):
         assert cut_at_sentence(text, limit) == text[: fitting[-1]]
 
 
-@given(texts, st.integers(1, 500))
+@given(texts, st.integers(1, 120))
 def test_a_cut_is_a_beginning_within_the_limit(text, limit):
     cut = cut_at_sentence(text, limit)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from knowport.core.query import MAX_QUERY_CHARS, checked_filter, normalise_query, plan_query
+from knowport.core.filter_values import checked_filter
+from knowport.core.query import MAX_QUERY_CHARS, normalise_query, plan_query
 from knowport.errors import InvalidInput
 
 

@@ -21,6 +21,7 @@ from support import (
     clean_environment,
     command,
     knowport,
+    knowport_from_scratch,
     make_folder,
     mark,
     page,
@@ -65,7 +66,7 @@ class Base:
     def __init__(self, folder: Path) -> None:
         self.files = make_folder(folder / "kb", FILES)
         self.home = folder / "home"
-        self.first = self.ingest("--json")
+        self.first = knowport_from_scratch("ingest", self.files, "--json", home=self.home)
 
     def ingest(self, *more: str) -> subprocess.CompletedProcess[str]:
         return knowport("ingest", self.files, *more, home=self.home)
@@ -181,7 +182,7 @@ def test_lookup_for_people_shows_id_breadcrumb_source_and_excerpt(base: Base) ->
 
 def test_chinese_output_in_the_c_locale(base: Base) -> None:
     plain = {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    done = knowport("lookup", "ERROR 1205", home=base.home, environment=plain)
+    done = knowport_from_scratch("lookup", "ERROR 1205", home=base.home, environment=plain)
     assert done.returncode == 0
     assert "事务等不到行锁" in done.stdout
     assert "Traceback" not in done.stderr

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 
-from knowport.model import Chunk
+from knowport.model import Chunk, SearchHit
 
 
-def search_text(chunk: Chunk) -> str:
+def search_text(chunk: Chunk | SearchHit) -> str:
     """Title, breadcrumb and content in NFKC, so that full-width and half-width forms meet.
 
     The title is left out where the breadcrumb begins with it: said twice it would weigh twice.

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from knowport.core.query import checked_filter
+from knowport.core.filter_values import checked_filter
 from knowport.core.terms import STOP_WORDS
 from knowport.errors import ConfigurationError, InvalidInput
 

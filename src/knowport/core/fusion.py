@@ -1,11 +1,15 @@
 """Reciprocal rank fusion: what the engine's RRF ranker computes, in plain Python.
 
-The engine fuses; this is the formula written down, which contract tests hold it against.
+The contract tests hold the engine to ``rrf``. ``fuse_legs`` applies it with weights that the
+engine's ranker cannot express. Ranks are fused, never raw scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from knowport.model import LegWeights, SearchHit
 
 
 def rrf(
@@ -42,3 +46,37 @@ def rrf(
         for rank, key in enumerate(ranking, start=1):
             scores[key] = scores.get(key, 0.0) + weight / (k + rank)
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def fuse_legs(
+    dense: Sequence[SearchHit],
+    sparse: Sequence[SearchHit],
+    *,
+    weights: LegWeights,
+    k: int,
+    prefer: Callable[[SearchHit], int] = lambda _: 0,
+) -> tuple[SearchHit, ...]:
+    """The union of two legs, each best first, by weighted RRF with all scores of both legs.
+
+    Exact ties, which RRF has many of, go to the hit with the higher ``prefer``, then to the lower
+    id. A leg of weight 0 still contributes its hits, behind all others.
+    """
+    merged: dict[str, SearchHit] = {hit.id: hit for hit in sparse}
+    for hit in dense:
+        other = merged.get(hit.id)
+        if other is None:
+            merged[hit.id] = hit
+        else:
+            lexical = other.scores
+            scores = replace(hit.scores, sparse=lexical.sparse, sparse_rank=lexical.sparse_rank)
+            merged[hit.id] = replace(hit, scores=scores)
+    fused = rrf(
+        [[hit.id for hit in dense], [hit.id for hit in sparse]],
+        k=k,
+        weights=[weights.dense, weights.sparse],
+    )
+    hits = [
+        replace(merged[name], scores=replace(merged[name].scores, fused=score))
+        for name, score in fused
+    ]
+    return tuple(sorted(hits, key=lambda hit: (-(hit.scores.fused or 0.0), -prefer(hit), hit.id)))

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from knowport.core.terms import Term, TermKind, contains
+from knowport.core.terms import contains
+from knowport.model import LegWeights, Term, TermKind
 
 ABSENT_HAN_WEIGHT = 0.25
 # A lexical hit that covers half of the query's weight is trusted as much as the dense leg.
@@ -25,15 +25,6 @@ FULL_TRUST_COVERAGE = 0.5
 # Of a query of identifiers alone, found whole, the dense neighbours are noise.
 IDENTIFIERS_COVERED = 0.9
 IDENTIFIERS_DENSE_WEIGHT = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class LegWeights:
-    """How much each leg counts in weighted RRF, 0..1, and why."""
-
-    dense: float
-    sparse: float
-    reason: str
 
 
 def coverage(terms: Sequence[Term], texts: Sequence[str]) -> list[float]:

@@ -6,29 +6,30 @@ import unicodedata
 
 import regex
 
+from knowport.core.domains import Catalogue
+from knowport.core.filter_values import checked_filter
+from knowport.core.terms import STOP_WORDS, query_terms
 from knowport.errors import InvalidInput
 from knowport.model import Notice, QueryPlan, SearchMode
 
 MAX_QUERY_CHARS = 4_000
-MAX_FILTER_BYTES = 256
 
 # The engine's analyzer keeps Chinese words and ASCII letters and digits; nothing else is a term.
 _TERM = regex.compile(r"\p{Han}+|[0-9a-z]+")
-_STOP_WORDS = frozenset(
-    "a an and are as at be by do does did for from had has have how i if in into is it its me my no"
-    " not of on or our so that the their them then there these they this to us was we were what when"
-    " where which who why will with you your".split()
-)
 _STOP_HAN = frozenset(
     "的了是在和与或及而也都就吗呢吧啊呀么嘛哦着得地之其此这那个些把被让给对从到为以于"
 )
-_NO_FILTER = frozenset({"", "*", "null"})
 
 
 def plan_query(
-    query: str, *, kb_scope: str, category: str | None = None, mode: SearchMode = "hybrid"
+    query: str,
+    *,
+    kb_scope: str,
+    category: str | None = None,
+    mode: SearchMode = "hybrid",
+    catalogue: Catalogue = Catalogue(),
 ) -> QueryPlan:
-    """Normalise and check a query.
+    """Normalise and check a query, and read its hints.
 
     The text is NFKC with single spaces and without control characters. A query without any
     lexical term (only punctuation, emoji or stop words) is searched by meaning alone, with a
@@ -59,14 +60,19 @@ def plan_query(
                 "The query has no words that could be matched; it was searched by meaning only.",
             )
         )
+    hard_category = checked_filter(category, field="category")
+    domains = catalogue.match(text)
     return QueryPlan(
         original=query,
         text=text,
         lexical=lexical,
         kb_scope=scope,
-        category=checked_filter(category, field="category"),
+        category=hard_category,
         mode=mode if lexical else "dense",
         notices=tuple(notices),
+        terms=query_terms(text),
+        domains=domains,
+        soft_category=domains[0] if hard_category is None and len(domains) == 1 else None,
     )
 
 
@@ -80,32 +86,8 @@ def has_lexical_terms(text: str) -> bool:
     """Whether the text holds a term that is not a stop word."""
     for term in _TERM.findall(text.lower()):
         if term[0].isascii():
-            if term not in _STOP_WORDS:
+            if term not in STOP_WORDS:
                 return True
         elif not _STOP_HAN.issuperset(term):
             return True
     return False
-
-
-def checked_filter(value: str | None, *, field: str) -> str | None:
-    """A filter value trimmed, or None where it means no filter (blank, ``*``, ``null``).
-
-    Raises InvalidInput for control characters, lone surrogates and over 256 UTF-8 bytes.
-    """
-    if value is None:
-        return None
-    # Looked for before trimming: a trailing line break is a mistake, not white space.
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in value):
-        raise InvalidInput(
-            f"{field} {value!r} contains a control character.",
-            field=field,
-            remedy="Remove line breaks, tabs and other control characters.",
-        )
-    trimmed = unicodedata.normalize("NFC", value.strip())
-    if trimmed.lower() in _NO_FILTER:
-        return None
-    if (size := len(trimmed.encode())) > MAX_FILTER_BYTES:
-        raise InvalidInput(
-            f"{field} has {size} UTF-8 bytes; the limit is {MAX_FILTER_BYTES}.", field=field
-        )
-    return trimmed

@@ -36,8 +36,11 @@ def identify(attempt: Attempt) -> tuple[Candidate, ...]:
             rank=rank,
             hit=hit,
             reasons=(HitReason(attempt.name, rank),),
+            assessment=assessment,
         )
-        for rank, hit in enumerate(attempt.hits, start=1)
+        for rank, (hit, assessment) in enumerate(
+            zip(attempt.hits, attempt.assessments, strict=True), start=1
+        )
     )
 
 

@@ -6,25 +6,9 @@ contains. The engine's analyzer does the searching; it cannot be asked what it m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-
 import regex
 
-
-class TermKind(StrEnum):
-    IDENTIFIER = "identifier"
-    WORD = "word"
-    HAN = "han"
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """``text`` is lower case, as it is looked for."""
-
-    text: str
-    kind: TermKind
-
+from knowport.model import Term, TermKind
 
 # A run of Latin letters and digits with the joints that identifiers have.
 _RUN = regex.compile(r"/?[0-9A-Za-z]+(?:[-_.:/]+[0-9A-Za-z]+)*")

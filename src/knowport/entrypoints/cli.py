@@ -163,7 +163,9 @@ def lookup(
 
 @documents_app.command("list")
 def documents_list(
-    category: Annotated[str | None, typer.Option("--category", "-c")] = None,
+    category: Annotated[
+        str | None, typer.Option("--category", "-c", help="Only documents of this category.")
+    ] = None,
     scope: Scope = None,
     as_json: Json = False,
     home: Home = None,

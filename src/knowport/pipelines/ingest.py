@@ -19,7 +19,7 @@ from knowport.core.chunking import ChunkingOptions, chunk_document, document_tit
 from knowport.core.compose import search_text, text_hash
 from knowport.core.identity import evidence_key, make_doc_id
 from knowport.core.markdown import FrontMatter, split_front_matter
-from knowport.core.query import checked_filter
+from knowport.core.filter_values import checked_filter
 from knowport.core.text import normalise_text
 from knowport.errors import EmbeddingError, EngineError, InvalidInput, LoadError, UnknownDocument
 from knowport.model import (

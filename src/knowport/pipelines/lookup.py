@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 from knowport.core import relevance
+from knowport.core.domains import Catalogue
+from knowport.core.fusion import rrf
 from knowport.core.packing import Packing, pack
 from knowport.core.query import plan_query
 from knowport.core.relevance import Thresholds
 from knowport.core.selection import Selection, identify, select
+from knowport.errors import EmbeddingError
 from knowport.model import (
     Attempt,
     AttemptName,
@@ -22,39 +24,40 @@ from knowport.model import (
     LookupResult,
     Notice,
     QueryPlan,
-    RankerName,
     RelevanceLevel,
     SearchMode,
-    SearchRequest,
-    Timing,
     Vector,
 )
+from knowport.pipelines.search import SearchOptions, search
 from knowport.ports import Embedder, KnowledgeSearchPort, Ledger
+from knowport.telemetry import Steps
 
 
 @dataclass(frozen=True, slots=True)
 class LookupOptions:
-    """Widths, ranker and budget of a lookup; the settings of the same names."""
+    """Widths, budget and fallback of a lookup; the settings of the same names.
 
-    retrieve_k: int = 20
+    ``parallel`` runs the filtered and the unfiltered attempt at once and merges them by rank.
+    """
+
+    search: SearchOptions = field(default_factory=SearchOptions)
     return_n: int = 5
     max_chunks_per_document: int = 2
-    ranker: RankerName = "rrf"
-    rrf_k: int = 60
-    weight_dense: float = 1.0
-    weight_sparse: float = 0.8
     max_chars: int = 6_000
+    retry_unfiltered_on_low_quality: bool = True
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LookupPorts:
-    """What a lookup reads from; ``index`` and ``generation`` are None before any ingest."""
+    """What a lookup reads from; ``index`` is None and ``generation`` '' before any ingest."""
 
     embedder: Embedder
     ledger: Ledger
     index: KnowledgeSearchPort | None
     generation: str
     thresholds: Thresholds
+    catalogue: Catalogue = field(default_factory=Catalogue)
 
 
 def lookup(
@@ -69,88 +72,143 @@ def lookup(
     """Look a query up; raises InvalidInput, EmbeddingError, EngineError, LedgerError.
 
     Nothing found is an answer with ``found`` false and a notice, never an error; a failure is an
-    error, never an empty answer.
+    error, never an empty answer. Where one leg fails the other answers, with a notice.
     """
-    steps = _Steps()
+    steps = Steps("lookup")
     with steps("plan"):
-        plan = plan_query(query, kb_scope=kb_scope, category=category, mode=mode)
+        plan = plan_query(
+            query, kb_scope=kb_scope, category=category, mode=mode, catalogue=ports.catalogue
+        )
     if ports.index is None:
-        return _assemble(ports, plan, _no_attempt(plan), Packing((), ()), Selection((), ()), steps)
+        return _assemble(ports, plan, (), (), Selection((), ()), Packing((), ()), steps)
     with steps("embed"):
-        vector = ports.embedder.embed_query(plan.text)
+        plan, vector = _embed(plan, ports.embedder)
     with steps("search"):
-        attempt = _search(ports.index, plan, vector, options)
+        attempts = _attempts(ports.index, plan, vector, ports.thresholds, options)
     with steps("select"):
-        candidates = identify(attempt)
+        candidates = _candidates(attempts, options)
         selection = select(
             candidates,
             max_per_document=options.max_chunks_per_document,
             return_n=options.return_n,
-            is_relevant=lambda candidate: _level(candidate, ports) is not RelevanceLevel.NONE,
+            is_relevant=lambda found: found.assessment.level is not RelevanceLevel.NONE,
         )
     with steps("pack"):
-        blocks = [EvidenceBlock(kept, _level(kept, ports)) for kept in selection.kept]
+        blocks = [EvidenceBlock(kept, kept.assessment.level) for kept in selection.kept]
         packing = pack(blocks, max_chars=options.max_chars)
-    return _assemble(ports, plan, attempt, packing, selection, steps)
+    return _assemble(ports, plan, attempts, candidates, selection, packing, steps)
 
 
-def _search(
-    index: KnowledgeSearchPort, plan: QueryPlan, vector: Vector, options: LookupOptions
-) -> Attempt:
-    request = SearchRequest(
-        query=plan.text,
-        vector=vector,
-        kb_scope=plan.kb_scope,
-        retrieve_k=options.retrieve_k,
-        mode=plan.mode,
-        category=plan.category,
-        ranker=options.ranker,
-        rrf_k=options.rrf_k,
-        weight_dense=options.weight_dense,
-        weight_sparse=options.weight_sparse,
+def _embed(plan: QueryPlan, embedder: Embedder) -> tuple[QueryPlan, Vector | None]:
+    try:
+        return plan, embedder.embed_query(plan.text)
+    except EmbeddingError as error:
+        if plan.mode == "dense":  # there is no other leg to answer
+            raise
+        notice = Notice(
+            "degraded",
+            "Searched by words only, because the query could not be embedded: "
+            f"{error.message}",
+        )
+        return replace(plan, notices=(*plan.notices, notice)), None
+
+
+def _attempts(
+    index: KnowledgeSearchPort,
+    plan: QueryPlan,
+    vector: Vector | None,
+    thresholds: Thresholds,
+    options: LookupOptions,
+) -> tuple[Attempt, ...]:
+    """One attempt, or two where a filter was guessed and did not serve.
+
+    A category of the caller is hard: it is never widened.
+    """
+
+    def attempt(category: str | None) -> Attempt:
+        return search(index, plan, vector, options.search, thresholds, category=category)
+
+    if plan.category is not None or plan.soft_category is None:
+        return (attempt(plan.category),)
+    if options.parallel:
+        with ThreadPoolExecutor(2) as pool:
+            return tuple(pool.map(attempt, (plan.soft_category, None)))
+    filtered = attempt(plan.soft_category)
+    if filtered.low_quality and options.retry_unfiltered_on_low_quality:
+        return filtered, attempt(None)
+    return (filtered,)
+
+
+def _candidates(attempts: Sequence[Attempt], options: LookupOptions) -> tuple[Candidate, ...]:
+    """Candidates of the last attempt, or of both merged by rank if they ran in parallel."""
+    if len(attempts) == 1 or not options.parallel:
+        return identify(attempts[-1])
+    lists = [identify(attempt) for attempt in attempts]
+    order = rrf([[c.key for c in found] for found in lists], k=options.search.rrf_k)
+    rank = {key: position for position, (key, _) in enumerate(order, start=1)}
+    # The unfiltered attempt weighs terms by more candidates, so its assessment stands.
+    judged = {c.key: c.assessment for found in lists for c in found}
+    return tuple(
+        replace(c, rank=rank[c.key], assessment=judged[c.key]) for found in lists for c in found
     )
-    return Attempt(_attempt_name(plan), plan.mode, plan.category, index.search(request))
 
 
 def _assemble(
     ports: LookupPorts,
     plan: QueryPlan,
-    attempt: Attempt,
-    packing: Packing,
+    attempts: tuple[Attempt, ...],
+    candidates: tuple[Candidate, ...],
     selection: Selection,
-    steps: _Steps,
+    packing: Packing,
+    steps: Steps,
 ) -> LookupResult:
     level = relevance.best(item.block.level for item in packing.evidence)
-    reasons = tuple(_why_nothing(ports, plan, attempt, packing, selection))
+    reasons = tuple(_why_nothing(ports, plan, attempts, packing, selection))
     searched = all(reason.code != "empty_index" for reason in reasons)
+    notices = (*plan.notices, *_failed_legs(attempts), *reasons) if searched else reasons
     return LookupResult(
         lookup_id=f"lk_{uuid.uuid4().hex}",
         generation=ports.generation,
         plan=plan,
-        attempts=(attempt,),
-        selected_attempt=attempt.name,
+        attempts=attempts,
+        selected_attempt=attempts[-1].name if attempts else _only_attempt(plan),
+        candidates=candidates,
         found=bool(packing.evidence),
         level=level,
         calibrated=ports.thresholds.calibrated,
         evidence=packing.evidence,
         drops=(*selection.drops, *packing.drops),
-        notices=(*plan.notices, *reasons) if searched else reasons,
+        notices=notices,
         timings=steps.taken,
     )
 
 
+def _only_attempt(plan: QueryPlan) -> AttemptName:
+    return AttemptName.UNFILTERED if plan.category is None else AttemptName.FILTERED
+
+
+def _failed_legs(attempts: Sequence[Attempt]) -> Iterator[Notice]:
+    for failed in dict.fromkeys(a.failed_leg for a in attempts if a.failed_leg):
+        yield Notice("degraded", f"One leg of the search failed and the other answered. {failed}")
+
+
 def _why_nothing(
-    ports: LookupPorts, plan: QueryPlan, attempt: Attempt, packing: Packing, selection: Selection
+    ports: LookupPorts,
+    plan: QueryPlan,
+    attempts: Sequence[Attempt],
+    packing: Packing,
+    selection: Selection,
 ) -> Iterator[Notice]:
     """The one reason why an answer has no evidence; asked only then, so it may cost a read."""
     if packing.evidence:
         return
-    if ports.index is None or (not attempt.hits and ports.index.count(kb_scope=plan.kb_scope) == 0):
+    hits = any(attempt.hits for attempt in attempts)
+    if ports.index is None or (not hits and ports.index.count(kb_scope=plan.kb_scope) == 0):
         yield Notice(
             "empty_index",
             f"The index holds no documents in scope '{plan.kb_scope}': nothing was searched.",
         )
-    elif not attempt.hits and plan.category is not None:
+    elif not hits and plan.category is not None:
         known = ports.ledger.categories(plan.kb_scope)
         if plan.category not in known:
             yield Notice("unknown_category", _unknown_category(plan.category, known))
@@ -168,35 +226,3 @@ def _unknown_category(category: str, known: tuple[str, ...]) -> str:
     nearest = [folded[name] for name in near] or list(known[:10])
     hint = f" Did you mean: {', '.join(nearest)}?" if nearest else " No document has a category."
     return f"No document has the category '{category}'.{hint}"
-
-
-def _level(candidate: Candidate, ports: LookupPorts) -> RelevanceLevel:
-    return relevance.level(candidate.hit.scores.dense, ports.thresholds)
-
-
-def _attempt_name(plan: QueryPlan) -> AttemptName:
-    return AttemptName.UNFILTERED if plan.category is None else AttemptName.FILTERED
-
-
-def _no_attempt(plan: QueryPlan) -> Attempt:
-    return Attempt(_attempt_name(plan), plan.mode, plan.category, ())
-
-
-class _Steps:
-    """Times the steps of one lookup."""
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._taken: list[Timing] = []
-
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        start = self._clock()
-        try:
-            yield
-        finally:
-            self._taken.append(Timing(step, self._clock() - start))
-
-    @property
-    def taken(self) -> tuple[Timing, ...]:
-        return tuple(self._taken)

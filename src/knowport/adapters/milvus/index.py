@@ -79,7 +79,7 @@ class MilvusIndex:
 
     def search(self, request: SearchRequest) -> tuple[SearchHit, ...]:
         """See KnowledgeSearchPort."""
-        if request.mode == "hybrid" and not self._lexical:
+        if request.mode != "dense" and not self._lexical:
             raise ConfigurationError(
                 f"Collection {self.collection} has no BM25 field.",
                 remedy='Set retrieval.search.mode = "dense", or use Milvus 2.5 or later.',
@@ -91,24 +91,46 @@ class MilvusIndex:
         with translated(f"searching collection {self.collection}"):
             if request.mode == "dense":
                 return self._search_dense(request)
+            if request.mode == "sparse":
+                return self._search_sparse(request)
             return self._search_hybrid(request)
 
     def _search_dense(self, request: SearchRequest) -> tuple[SearchHit, ...]:
-        found = self._client.search(
-            self.collection,
-            data=[request.vector],
-            anns_field="dense_vector",
-            filter=_scope_filter(request),
-            limit=request.retrieve_k,
-            output_fields=OUTPUT_FIELDS,
-            consistency_level=SEARCH_CONSISTENCY,
-            timeout=self._timeout,
-        )[0]
-        rows = sorted(found, key=_best_first)
+        rows = self._search_leg(request, request.vector, "dense_vector", OUTPUT_FIELDS)
         return tuple(
             _hit(row, Scores(dense=row["distance"], dense_rank=rank))
             for rank, row in enumerate(rows, start=1)
         )
+
+    def _search_sparse(self, request: SearchRequest) -> tuple[SearchHit, ...]:
+        known = request.vector is not None
+        fields = [*OUTPUT_FIELDS, "dense_vector"] if known else OUTPUT_FIELDS
+        rows = self._search_leg(request, request.query, "sparse_vector", fields)
+        cosines = _cosines(request.vector, rows)
+        return tuple(
+            _hit(row, Scores(dense=cosine, sparse=self._bm25(row), sparse_rank=rank))
+            for rank, (row, cosine) in enumerate(zip(rows, cosines, strict=True), start=1)
+        )
+
+    def _bm25(self, row: Any) -> float:
+        return float(self._engine.bm25_sign * row["distance"])
+
+    def _search_leg(
+        self, request: SearchRequest, data: Any, field: str, output_fields: list[str]
+    ) -> list[Any]:
+        """Rows of one leg, best first, ties by id."""
+        found = self._client.search(
+            self.collection,
+            data=[data],
+            anns_field=field,
+            filter=_scope_filter(request),
+            limit=request.retrieve_k,
+            output_fields=output_fields,
+            consistency_level=SEARCH_CONSISTENCY,
+            timeout=self._timeout,
+        )[0]
+        sign = 1.0 if field == "dense_vector" else self._engine.bm25_sign
+        return sorted(found, key=lambda row: (-sign * row["distance"], from_key(row["id"])))
 
     def _search_hybrid(self, request: SearchRequest) -> tuple[SearchHit, ...]:
         # The filter goes on each leg: a filter given to hybrid_search itself is ignored.
@@ -141,7 +163,7 @@ class MilvusIndex:
         if len(found) == wanted + 2 and found[-1]["distance"] == found[wanted - 1]["distance"]:
             found = fused(2 * wanted)
         rows = sorted(found, key=_best_first)[:wanted]
-        cosines = _cosines(request.vector, [row["entity"]["dense_vector"] for row in rows])
+        cosines = _cosines(request.vector, rows)
         return tuple(
             _hit(row, Scores(fused=row["distance"], dense=cosine))
             for row, cosine in zip(rows, cosines, strict=True)
@@ -280,10 +302,11 @@ def _hit(row: Any, scores: Scores) -> SearchHit:
     )
 
 
-def _cosines(query: Vector, vectors: Sequence[Any]) -> list[float]:
-    if not vectors:
-        return []
-    matrix = np.asarray(vectors, dtype=np.float32)
+def _cosines(query: Vector | None, rows: Sequence[Any]) -> list[float | None]:
+    """Cosine of the query with the vector of each row; None where there is no query vector."""
+    if query is None or not rows:
+        return [None] * len(rows)
+    matrix = np.asarray([row["entity"]["dense_vector"] for row in rows], dtype=np.float32)
     lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
     return [float(value) for value in (matrix @ query) / lengths]
 

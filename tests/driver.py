@@ -1,14 +1,21 @@
-"""Runs knowledge-base jobs in processes that a test may kill.
+"""Runs knowledge-base jobs and command lines in processes that a test may kill.
 
-Started once by a test; importing Knowport takes seconds, so each job is a fork of this process.
-Reads one job (JSON) a line, writes events, one a line::
+Importing Knowport takes longer than most tests, so each job is a fork of this process, which has
+imported it and opened nothing. Reads one job (JSON) a line, writes events, one a line::
 
     started PID      the job's process is there, the leader of its own process group
     ready            the knowledge base is open, the work begins
     ended CODE       the process is gone; its exit code, or minus the signal that killed it
 
-A job is ``{"do": "ingest" | "delete" | "cli", "home": ..., ...}``. With ``die_after`` the process
-kills itself as by SIGKILL right after that call (``SqlLedger.begin_write``) has returned.
+A job names what to ``do``:
+
+``ingest``  ``home``, ``path``, ``source``: with the hash embedder
+``delete``  ``home``, ``documents``: likewise
+``cli``     ``arguments``, ``environment``, ``folder``, ``stdout``, ``stderr`` (files): the command
+            line; with ``seconds_per_text`` on a hash embedder that takes so long
+
+With ``die_after`` the process kills itself as by SIGKILL when that call of an adapter
+(``SqlLedger.begin_write``) has returned.
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import knowport.adapters.ledger
 import knowport.adapters.milvus
@@ -65,18 +72,12 @@ def die_after(name: str) -> None:
 
 
 def run(job: dict[str, Any]) -> None:
-    embedder = SlowEmbedder(job.get("seconds_per_text", 0))
     if "die_after" in job:
         die_after(job["die_after"])
     if job["do"] == "cli":
-        bootstrap._embedder = lambda _: embedder
-        log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        sys.argv = ["knowport", *job["arguments"]]
-        cli.main()
+        run_command_line(job)
         return
-    with KnowledgeBase(job["home"], embedder=embedder) as kb:
+    with KnowledgeBase(job["home"], embedder=HashEmbedder()) as kb:
         say("ready")
         if job["do"] == "ingest":
             kb.ingest(job["path"], source=job["source"])
@@ -85,7 +86,20 @@ def run(job: dict[str, Any]) -> None:
                 kb.delete(doc_id)
 
 
-def child(job: dict[str, Any]) -> int:
+def run_command_line(job: dict[str, Any]) -> None:
+    if "seconds_per_text" in job:
+        slow = SlowEmbedder(job["seconds_per_text"])
+        bootstrap._embedder = lambda _: slow
+    os.environ.clear()
+    os.environ.update(job["environment"])
+    os.chdir(job["folder"])
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.argv = ["knowport", *job["arguments"]]
+    cli.main()
+
+
+def exit_code(job: dict[str, Any]) -> int:
     os.setpgid(0, 0)
     try:
         run(job)
@@ -101,7 +115,7 @@ def main() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            code = child(json.loads(line))
+            code = exit_code(json.loads(line))
             sys.stdout.flush()
             os._exit(code)
         say(f"started {pid}")

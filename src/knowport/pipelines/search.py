@@ -1,0 +1,158 @@
+"""One attempt of a lookup: search, fuse, assess.
+
+How the legs are fused is the ranker's choice. ``rrf`` and ``weighted`` fuse in the engine.
+``adaptive``, the default, reads both legs and fuses their ranks by weighted RRF, the weights
+chosen for this very query by how much of it the lexical leg's first hit really contains: plain
+RRF loses to its better leg where one of them is noise (docs/adr/0007).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from knowport.core import relevance
+from knowport.core.compose import search_text
+from knowport.core.fusion import fuse_legs
+from knowport.core.lexical import coverage, leg_weights
+from knowport.core.relevance import Thresholds
+from knowport.core.terms import contains
+from knowport.errors import EngineError
+from knowport.model import (
+    Assessment,
+    Attempt,
+    AttemptName,
+    LegWeights,
+    QueryPlan,
+    RankerName,
+    RelevanceLevel,
+    SearchHit,
+    SearchMode,
+    SearchRequest,
+    Vector,
+)
+from knowport.ports import KnowledgeSearchPort
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """Width and ranker; the settings of the same names."""
+
+    retrieve_k: int = 20
+    ranker: RankerName = "adaptive"
+    rrf_k: int = 60
+    weight_dense: float = 1.0
+    weight_sparse: float = 0.8
+
+
+def search(
+    index: KnowledgeSearchPort,
+    plan: QueryPlan,
+    vector: Vector | None,
+    options: SearchOptions,
+    thresholds: Thresholds,
+    *,
+    category: str | None,
+) -> Attempt:
+    """Search once under one filter. Without a vector only the lexical leg is asked.
+
+    Raises EngineError if every leg that was asked failed.
+    """
+    request = SearchRequest(
+        query=plan.text,
+        vector=vector,
+        kb_scope=plan.kb_scope,
+        retrieve_k=options.retrieve_k,
+        mode=plan.mode if vector is not None else "sparse",
+        category=category,
+        ranker=options.ranker,
+        rrf_k=options.rrf_k,
+        weight_dense=options.weight_dense,
+        weight_sparse=options.weight_sparse,
+    )
+    if request.mode == "hybrid" and options.ranker == "adaptive":
+        found = _both_legs(index, plan, request)
+    else:
+        found = _Found(index.search(request), request.mode)
+    return _assessed(plan, found, thresholds, category)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    hits: tuple[SearchHit, ...]
+    mode: SearchMode
+    weights: LegWeights | None = None
+    coverages: dict[str, float] | None = None
+    failed_leg: str = ""
+
+
+def _both_legs(index: KnowledgeSearchPort, plan: QueryPlan, request: SearchRequest) -> _Found:
+    try:
+        dense = index.search(replace(request, mode="dense"))
+    except EngineError as error:
+        sparse = index.search(replace(request, mode="sparse"))
+        return _Found(sparse, "sparse", failed_leg=f"dense: {error.message}")
+    try:
+        sparse = index.search(replace(request, mode="sparse"))
+    except EngineError as error:
+        return _Found(dense, "dense", failed_leg=f"sparse: {error.message}")
+    coverages = _coverages(plan, (*dense, *sparse))
+    first = max((coverages[hit.id] for hit in sparse[:1]), default=0.0)
+    weights = leg_weights(plan.terms, first)
+
+    def in_headings(hit: SearchHit) -> int:
+        heading = f"{hit.title}\n{hit.breadcrumb}".lower()
+        return sum(contains(heading, term) for term in plan.terms)
+
+    hits = fuse_legs(dense, sparse, weights=weights, k=request.rrf_k, prefer=in_headings)
+    return _Found(hits, "hybrid", weights, coverages)
+
+
+def _coverages(plan: QueryPlan, hits: tuple[SearchHit, ...]) -> dict[str, float]:
+    unique = {hit.id: hit for hit in hits}
+    texts = [search_text(hit).lower() for hit in unique.values()]
+    return dict(zip(unique, coverage(plan.terms, texts), strict=True))
+
+
+def _assessed(
+    plan: QueryPlan, found: _Found, thresholds: Thresholds, category: str | None
+) -> Attempt:
+    coverages = found.coverages
+    if coverages is None:
+        coverages = _coverages(plan, found.hits)
+    query_is_han = relevance.mostly_han(plan.text)
+
+    def assess(hit: SearchHit) -> Assessment:
+        chunk_is_han = relevance.mostly_han(hit.content)
+        return relevance.assess(
+            hit.scores.dense,
+            coverages[hit.id],
+            languages_differ=query_is_han is not None
+            and chunk_is_han is not None
+            and query_is_han != chunk_is_han,
+            thresholds=thresholds,
+        )
+
+    assessments = tuple(assess(hit) for hit in found.hits)
+    level = relevance.best(assessment.level for assessment in assessments)
+    return Attempt(
+        name=AttemptName.UNFILTERED if category is None else AttemptName.FILTERED,
+        mode=found.mode,
+        category=category,
+        hits=found.hits,
+        assessments=assessments,
+        weights=found.weights,
+        level=level,
+        low_quality=_low_quality(level, found.hits),
+        failed_leg=found.failed_leg,
+    )
+
+
+def _low_quality(level: RelevanceLevel, hits: tuple[SearchHit, ...]) -> str:
+    """Why hits found under a guessed filter are not good enough to stay under it, or ''.
+
+    Only a high level is: when the words of a question name the wrong domain, that domain's pages
+    are always somewhat near to it, and a second search costs a few milliseconds.
+    """
+    if not hits:
+        return "nothing_found"
+    return "" if level is RelevanceLevel.HIGH else f"best_evidence_is_{level}"
