@@ -25,7 +25,11 @@ def build(folder: Path) -> dict[str, str]:
         json.loads(line)
         for line in (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()
     ]
-    queries, documents, spans = [], ["query-id\tcorpus-id\tscore"], ["query-id\tcorpus-id\tstart\tend"]
+    queries, documents, spans = (
+        [],
+        ["query-id\tcorpus-id\tscore"],
+        ["query-id\tcorpus-id\tstart\tend"],
+    )
     for label in labels:
         query = {"_id": label["_id"], "text": label["text"], "group": label["group"]}
         queries.append(json.dumps(query, ensure_ascii=False))
@@ -56,9 +60,7 @@ def _places(text: str, quote: str) -> list[tuple[int, int]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument(
-        "folder", nargs="?", type=Path, default=Path(__file__).parent / "ops-kb"
-    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent / "ops-kb")
     parser.add_argument("--check", action="store_true", help="fail if a file is out of date")
     arguments = parser.parse_args()
     stale = []

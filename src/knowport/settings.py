@@ -85,7 +85,7 @@ class HybridWeights(Section):
 class HybridSettings(Section):
     ranker: Literal["adaptive", "rrf", "weighted"] = Field(
         "adaptive",
-        description="adaptive: RRF with leg weights chosen for each query; the others: in the engine",
+        description="adaptive: RRF with leg weights for each query; the others: in the engine",
     )
     rrf_k: int = Field(60, ge=1, lt=16_384, description="k in 1/(k + rank)")
     weight: HybridWeights = HybridWeights()

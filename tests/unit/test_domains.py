@@ -63,7 +63,7 @@ def test_the_check_finds_unknown_unused_and_shared():
     [
         ("[[domain]", "is not TOML"),
         ("domain = 3", "must hold \\[\\[domain\\]\\] tables only"),
-        ('[server]\nport = 1', "not server"),
+        ("[server]\nport = 1", "not server"),
         ('[[domain]]\nnames = ["a1"]', "has no id"),
         ('[[domain]]\nid = " "\nnames = ["a1"]', "has no id"),
         ('[[domain]]\nid = "x\\ty"\nnames = ["a1"]', "control character"),

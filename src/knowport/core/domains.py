@@ -102,6 +102,28 @@ class Catalogue:
         return tuple(findings)
 
 
+def merge_catalogues(parts: Iterable[Catalogue]) -> Catalogue:
+    """One catalogue of several; domains of one id put their phrases together."""
+    merged: dict[str, Domain] = {}
+    for domain in (domain for part in parts for domain in part.domains):
+        one = merged.get(domain.id)
+        merged[domain.id] = (
+            domain
+            if one is None
+            else Domain(
+                id=domain.id,
+                names=_distinct(one.names, domain.names),
+                aliases=_distinct(one.aliases, domain.aliases),
+                keywords=_distinct(one.keywords, domain.keywords),
+            )
+        )
+    return Catalogue(tuple(merged.values()))
+
+
+def _distinct(*parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(phrase for part in parts for phrase in part))
+
+
 def parse_catalogue(text: str, *, where: str = "domains.toml") -> Catalogue:
     """Read a catalogue; raises ConfigurationError naming the domain and key at fault."""
     try:

@@ -41,8 +41,7 @@ def coverage(terms: Sequence[Term], texts: Sequence[str]) -> list[float]:
         weights.append(weight * ABSENT_HAN_WEIGHT if absent else weight)
     whole = sum(weights)
     return [
-        sum(weight for weight, has in zip(weights, row, strict=True) if has) / whole
-        for row in held
+        sum(weight for weight, has in zip(weights, row, strict=True) if has) / whole for row in held
     ]
 
 

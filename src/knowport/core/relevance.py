@@ -26,6 +26,8 @@ _HAN = regex.compile(r"\p{Han}")
 _LATIN = regex.compile(r"[A-Za-z]")
 # A Chinese character says about as much as so many Latin letters.
 _LETTERS_PER_HAN = 4
+_HARDLY = 0.1
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,19 @@ def best(levels: Iterable[RelevanceLevel]) -> RelevanceLevel:
     return max(levels, key=_ORDER.index, default=RelevanceLevel.NONE)
 
 
-def mostly_han(text: str) -> bool | None:
-    """Whether a text is mostly Chinese rather than in Latin letters; None if it has neither."""
-    han, latin = len(_HAN.findall(text)), len(_LATIN.findall(text))
-    if han == latin == 0:
-        return None
-    return han * _LETTERS_PER_HAN >= latin
+def han_share(text: str) -> float | None:
+    """How much of a text is Chinese rather than in Latin letters, 0..1; None if it has neither."""
+    han, latin = len(_HAN.findall(text)) * _LETTERS_PER_HAN, len(_LATIN.findall(text))
+    return han / (han + latin) if han + latin else None
+
+
+def languages_differ(one: float | None, other: float | None) -> bool:
+    """Whether two shares of Chinese speak of two languages.
+
+    One text must be Chinese for the most part and the other hardly at all: a Chinese page whose
+    section is mostly commands is still a Chinese page.
+    """
+    if one is None or other is None:
+        return False
+    low, high = sorted((one, other))
+    return low < _HARDLY and high >= _MOSTLY

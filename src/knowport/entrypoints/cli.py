@@ -28,9 +28,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from knowport.bootstrap import KnowledgeBase
 from knowport.entrypoints import render, wire
 from knowport.errors import InvalidInput, KnowportError
+from knowport.knowledge_base import KnowledgeBase
 from knowport.model import FileOutcome, IngestProgress
 from knowport.settings import effective_settings, load_settings
 
@@ -48,6 +48,8 @@ app = typer.Typer(
 )
 documents_app = typer.Typer(help="List, show and delete documents.", no_args_is_help=True)
 app.add_typer(documents_app, name="documents")
+domains_app = typer.Typer(help="The domain catalogue.", no_args_is_help=True)
+app.add_typer(domains_app, name="domains")
 
 # Into a pipe or a file an id is never folded over two lines.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
@@ -159,6 +161,87 @@ def lookup(
     if not answer.found:
         empty = any(notice.code == "empty_index" for notice in answer.notices)
         raise typer.Exit(EXIT_EMPTY if empty else EXIT_NOT_FOUND)
+
+
+@app.command()
+def explain(
+    query: Annotated[str, typer.Argument(help="As for lookup.")],
+    document_id: Annotated[
+        str | None,
+        typer.Option(
+            "--document-id", "-d", help="Evidence key or document id: why is it (not) there?"
+        ),
+    ] = None,
+    category: Annotated[
+        str | None, typer.Option("--category", "-c", help="Only documents of this category.")
+    ] = None,
+    mode: Annotated[
+        Literal["dense", "hybrid"] | None,
+        typer.Option(help="Else retrieval.search.mode.", show_default=False),
+    ] = None,
+    scope: Scope = None,
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print how a lookup came to its answer: plan, attempts, and the fate of every candidate.
+
+    Example: knowport explain "ERROR 1205" --document-id handbook/mysql/locks.md
+    """
+    with _open(home, config) as kb:
+        explanation = kb.explain(
+            query, document_id=document_id, category=category, kb_scope=scope, mode=mode
+        )
+    values = wire.explanation_json(explanation)
+    if as_json:
+        _print_json(values)
+    else:
+        render.explanation(out, values)
+
+
+@app.command()
+def trace(
+    lookup_id: Annotated[str, typer.Argument(help="As an answer names it: lk_...")],
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print the stored trace of a lookup, as JSON with or without --json."""
+    del as_json  # a trace has one form
+    with _open(home, config) as kb:
+        stored = kb.trace(lookup_id)
+    if stored is None:
+        raise InvalidInput(
+            f"There is no trace of {lookup_id!r}.",
+            field="lookup_id",
+            remedy="Traces are kept for trace.max_age_days and up to trace.max_count.",
+        )
+    _print_json(stored)
+
+
+@domains_app.command("check")
+def domains_check(as_json: Json = False, home: Home = None, config: Config = None) -> None:
+    """Hold the domain catalogue against the categories in the index.
+
+    Unknown domains, categories without a domain and shared keywords are listed; exit code 8 if
+    there is any. The catalogue is the domains.toml at the top of an ingested folder.
+    """
+    with _open(home, config) as kb:
+        findings = kb.check_domains()
+        domains = kb.domains.domains
+    if as_json:
+        _print_json(
+            {
+                "domains": [domain.id for domain in domains],
+                "findings": [asdict(finding) for finding in findings],
+            }
+        )
+    else:
+        for finding in findings:
+            out.print(f"{finding.code}: {finding.message}", markup=False)
+        out.print(f"{len(domains)} domains, {len(findings)} findings.", markup=False)
+    if findings:
+        raise typer.Exit(EXIT_PARTIAL)
 
 
 @documents_app.command("list")

@@ -47,6 +47,60 @@ def answer(console: Console, found: Answer, query: str) -> None:
         console.print(Text(f"Not shown: {withheld.replace('_', ' ')}.", "dim"))
 
 
+def explanation(console: Console, values: dict[str, Any]) -> None:
+    """Plan, attempts, candidates with ranks and fates, and where the asked document is."""
+    plan = values["plan"]
+    terms = ", ".join(f"{term['text']} ({term['kind']})" for term in plan["terms"]) or "none"
+    rows = {
+        "query": plan["text"],
+        "mode": plan["mode"],
+        "terms": terms,
+        "domains": ", ".join(plan["domains"]) or "none",
+        "filter": plan["category"]
+        or (f"{plan['soft_category']} (guessed)" if plan["soft_category"] else "none"),
+    }
+    for name, value in rows.items():
+        console.print(Text.assemble((f"{name:<9}", "bold"), str(value)))
+    for attempt in values["attempts"]:
+        weights = attempt["weights"]
+        fused = (
+            f"dense {weights['dense']:.2f}, sparse {weights['sparse']:.2f} ({weights['reason']})"
+            if weights
+            else attempt["mode"]
+        )
+        low = f", {attempt['low_quality']}" if attempt["low_quality"] else ""
+        console.print(
+            Text.assemble(("attempt  ", "bold"), f"{attempt['name']}: {attempt['hits']} hits, "),
+            Text(f"{fused}, best level {attempt['level']}{low}"),
+        )
+    console.print(Text.assemble(("selected ", "bold"), values["selected_attempt"]))
+    table = Table(box=None, pad_edge=False)
+    for name in ("rank", "document_id", "fate", "level", "score", "covers", "dense", "sparse"):
+        table.add_column(name, overflow="fold")
+    for item in values["candidates"]:
+        table.add_row(
+            str(item["rank"]),
+            Text(item["document_id"]),
+            Text(item["fate"], "green" if item["fate"] == "kept" else "dim"),
+            Text(item["level"]),
+            _number(item["score"]),
+            _number(item["coverage"]),
+            f"{_number(item['dense'])} #{item['dense_rank'] or '-'}",
+            f"{_number(item['sparse'])} #{item['sparse_rank'] or '-'}",
+        )
+    console.print(table)
+    if values["fusion_check"]:
+        console.print(Text(f"Fused ranks disagree: {values['fusion_check']}", "red"))
+    if values["document"]:
+        console.print(
+            Text(f"{values['document']['reason']}: {values['document']['message']}", "bold")
+        )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
 def _highlight_words(query: str) -> list[str]:
     """Latin words whole; of a Chinese run its pairs of characters, as its words are not known."""
     words: list[str] = []

@@ -6,13 +6,34 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from knowport.core.projection import project
 from knowport.errors import KnowportError
 from knowport.model import Answer, Document, DocumentInfo, FileOutcome, IngestReport, Status
+from knowport.pipelines.explain import Explanation
+from knowport.pipelines.trace import trace_of
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
     """The agent's view: exactly the fields of ``Answer``."""
     return asdict(answer)
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """A lookup laid open: the agent's view, then all that led to it."""
+    result = explanation.result
+    trace = trace_of(result, content=True)
+    return {
+        "answer": answer_json(project(result)),
+        "query": result.plan.original,
+        "plan": trace["plan"],
+        "attempts": trace["attempts"],
+        "selected_attempt": trace["selected_attempt"],
+        "calibrated": result.calibrated,
+        "candidates": list(explanation.candidates),
+        "fusion_check": list(explanation.fusion_check),
+        "timings_ms": trace["timings_ms"],
+        "document": None if explanation.whereabouts is None else asdict(explanation.whereabouts),
+    }
 
 
 def report_json(report: IngestReport) -> dict[str, Any]:

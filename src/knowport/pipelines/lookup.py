@@ -107,8 +107,7 @@ def _embed(plan: QueryPlan, embedder: Embedder) -> tuple[QueryPlan, Vector | Non
             raise
         notice = Notice(
             "degraded",
-            "Searched by words only, because the query could not be embedded: "
-            f"{error.message}",
+            f"Searched by words only, because the query could not be embedded: {error.message}",
         )
         return replace(plan, notices=(*plan.notices, notice)), None
 

@@ -28,6 +28,7 @@ from knowport.model import (
     SearchHit,
     SearchMode,
     SearchRequest,
+    TermKind,
     Vector,
 )
 from knowport.ports import KnowledgeSearchPort
@@ -119,16 +120,17 @@ def _assessed(
     coverages = found.coverages
     if coverages is None:
         coverages = _coverages(plan, found.hits)
-    query_is_han = relevance.mostly_han(plan.text)
+    # An identifier belongs to no language.
+    words = " ".join(term.text for term in plan.terms if term.kind is not TermKind.IDENTIFIER)
+    query_han = relevance.han_share(words)
 
     def assess(hit: SearchHit) -> Assessment:
-        chunk_is_han = relevance.mostly_han(hit.content)
         return relevance.assess(
             hit.scores.dense,
             coverages[hit.id],
-            languages_differ=query_is_han is not None
-            and chunk_is_han is not None
-            and query_is_han != chunk_is_han,
+            languages_differ=relevance.languages_differ(
+                query_han, relevance.han_share(hit.content)
+            ),
             thresholds=thresholds,
         )
 

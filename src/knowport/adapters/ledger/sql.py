@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,23 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from knowport.adapters.ledger.tables import METADATA, documents, generations, vectors
+from knowport.adapters.ledger.tables import (
+    METADATA,
+    catalogues,
+    documents,
+    generations,
+    traces,
+    vectors,
+)
 from knowport.errors import ConfigurationError, LedgerError
-from knowport.model import Document, DocumentInfo, EmbedderIdentity, Generation, Vector
+from knowport.model import (
+    Document,
+    DocumentInfo,
+    EmbedderIdentity,
+    Generation,
+    Metadata,
+    Vector,
+)
 
 # SQLite takes 32,766 variables in a statement; a cache look-up stays well below.
 _LOOKUP_ROWS = 500
@@ -190,6 +204,43 @@ class SqlLedger:
         change = update(documents).where(documents.c.doc_id == doc_id)
         with self._begin() as connection:
             connection.execute(change.values(state=state, updated_at=_now()))
+
+    # -- catalogues and traces --------------------------------------------------------------
+
+    def catalogues(self) -> Mapping[str, str]:
+        with self._begin() as connection:
+            rows = connection.execute(select(catalogues.c.source, catalogues.c.text)).all()
+        return dict(sorted((source, text) for source, text in rows))
+
+    def store_catalogue(self, source: str, text: str | None) -> None:
+        with self._begin() as connection:
+            if text is None:
+                connection.execute(catalogues.delete().where(catalogues.c.source == source))
+            else:
+                values = {"source": source, "text": text}
+                connection.execute(_upsert(connection, catalogues, ["source"], values))
+
+    def store_trace(self, lookup_id: str, trace: Metadata) -> None:
+        values = {"lookup_id": lookup_id, "created_at": _now(), "trace": dict(trace)}
+        with self._begin() as connection:
+            connection.execute(traces.insert().values(values))
+
+    def trace(self, lookup_id: str) -> Metadata | None:
+        if _CANNOT_BE_STORED.search(lookup_id):
+            return None
+        query = select(traces.c.trace).where(traces.c.lookup_id == lookup_id)
+        with self._begin() as connection:
+            found: Metadata | None = connection.execute(query).scalar()
+        return found
+
+    def prune_traces(self, *, max_age_days: int, max_count: int) -> int:
+        oldest = (datetime.now(UTC) - timedelta(days=max_age_days)).isoformat(timespec="seconds")
+        newest = select(traces.c.lookup_id).order_by(traces.c.created_at.desc(), traces.c.lookup_id)
+        with self._begin() as connection:
+            # `<=`: a limit of 0 days keeps none, also within the second that one was made in.
+            by_age = traces.delete().where(traces.c.created_at <= oldest)
+            by_count = traces.delete().where(traces.c.lookup_id.not_in(newest.limit(max_count)))
+            return connection.execute(by_age).rowcount + connection.execute(by_count).rowcount
 
     # -- embedding cache --------------------------------------------------------------------
 

@@ -56,3 +56,18 @@ vectors = Table(
     Column("text_hash", String(64), primary_key=True),
     Column("vector", LargeBinary, nullable=False),  # float32, little-endian
 )
+
+catalogues = Table(
+    "catalogues",
+    METADATA,
+    Column("source", String(400), primary_key=True),
+    Column("text", Text, nullable=False),  # a domains.toml
+)
+
+traces = Table(
+    "traces",
+    METADATA,
+    Column("lookup_id", String(64), primary_key=True),
+    Column("created_at", String(32), nullable=False, index=True),
+    Column("trace", JSON, nullable=False),
+)

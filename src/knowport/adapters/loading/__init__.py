@@ -1,5 +1,5 @@
 """From files to texts."""
 
-from knowport.adapters.loading.files import find_files, load_file
+from knowport.adapters.loading.files import find_files, load_file, read_catalogue
 
-__all__ = ["find_files", "load_file"]
+__all__ = ["find_files", "load_file", "read_catalogue"]

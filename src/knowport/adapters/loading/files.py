@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from knowport.errors import InvalidInput, LoadError
+from knowport.errors import ConfigurationError, InvalidInput, LoadError
 from knowport.model import LoadedFile, TextFormat
 
 FORMATS: dict[str, TextFormat] = {
@@ -15,6 +15,7 @@ FORMATS: dict[str, TextFormat] = {
     ".txt": "plain",
 }
 MAX_FILE_BYTES = 64_000_000
+CATALOGUE_FILE = "domains.toml"
 
 
 def find_files(root: Path) -> Iterator[Path]:
@@ -93,3 +94,14 @@ def load_file(path: Path) -> LoadedFile:
             reason="not_utf8",
             remedy="Convert it to UTF-8.",
         ) from error
+
+
+def read_catalogue(root: Path) -> str | None:
+    """The text of ``domains.toml`` at the top of a folder, or None. Raises ConfigurationError."""
+    path = root / CATALOGUE_FILE
+    if not path.is_file():
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}.") from error

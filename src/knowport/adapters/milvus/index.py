@@ -186,6 +186,7 @@ class MilvusIndex:
         return map(from_key, self._iter_keys(doc_id=doc_id))
 
     def _iter_keys(self, *, doc_id: str | None) -> Iterator[str]:
+        self.exists()  # bounded in time; the first request of an iterator has no deadline at all
         with translated(f"listing collection {self.collection}"):
             pages = self._client.query_iterator(
                 self.collection,

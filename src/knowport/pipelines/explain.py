@@ -1,0 +1,185 @@
+"""Why a chunk or a document is, or is not, in the answer to a query.
+
+The question is answered from what the lookup itself saw, and only where it saw nothing of the
+document from further reads: the ledger, then both legs searched as wide as the engine allows.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass, replace
+from typing import Any
+
+from knowport.core.identity import parse_evidence_key
+from knowport.errors import InvalidInput
+from knowport.model import DocumentInfo, LookupResult, SearchRequest
+from knowport.pipelines.lookup import LookupOptions, LookupPorts
+from knowport.pipelines.trace import fates
+
+MAX_WIDTH = 16_384  # the widest search that a Milvus server allows
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a chunk or document ended up; ``reason`` is a stable code.
+
+    ``kept``; a drop reason (``duplicate``, ``over_cap``, ``below_threshold``,
+    ``beyond_return_n``, ``out_of_budget``); or ``not_in_index``, ``wrong_scope``,
+    ``filtered_out``, ``beyond_retrieve_k``. ``dense_rank`` and ``sparse_rank`` are the best ranks
+    in the legs without the width limit, None where a leg does not find it.
+    """
+
+    document_id: str
+    reason: str
+    message: str
+    dense_rank: int | None = None
+    sparse_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A lookup laid open.
+
+    ``candidates`` are dicts of ranks, scores and fate, in order of rank; ``fusion_check`` names
+    the hits whose fused score is not what their leg ranks give (none, unless something is wrong).
+    """
+
+    result: LookupResult
+    candidates: tuple[dict[str, Any], ...]
+    fusion_check: tuple[str, ...]
+    whereabouts: Whereabouts | None
+
+
+def explain(
+    result: LookupResult, document_id: str | None, ports: LookupPorts, options: LookupOptions
+) -> Explanation:
+    """Explain a lookup, and where ``document_id`` ended up in it if one is named."""
+    return Explanation(
+        result=result,
+        candidates=tuple(fates(result)),
+        fusion_check=leg_check(result, k=options.search.rrf_k),
+        whereabouts=None
+        if document_id is None
+        else whereabouts(document_id, result, ports, options),
+    )
+
+
+def whereabouts(
+    document_id: str, result: LookupResult, ports: LookupPorts, options: LookupOptions
+) -> Whereabouts:
+    """Where ``document_id``, an evidence key or a document id, ended up in a lookup."""
+    doc_id, chunk = _parsed(document_id)
+    info = ports.ledger.document(doc_id)
+    if info is None or (chunk is not None and chunk >= info.chunk_count):
+        return Whereabouts(document_id, "not_in_index", _not_in_index(doc_id, chunk, info))
+    if info.kb_scope != result.plan.kb_scope:
+        return Whereabouts(
+            document_id,
+            "wrong_scope",
+            f"It stands in scope '{info.kb_scope}'; the lookup was in '{result.plan.kb_scope}'.",
+        )
+    seen = [fate for fate in fates(result) if _is(fate["document_id"], doc_id, chunk)]
+    if seen:
+        return _seen(document_id, seen)
+    category = result.attempts[-1].category if result.attempts else None
+    if category is not None and info.category != category:
+        return Whereabouts(
+            document_id,
+            "filtered_out",
+            f"Its category is '{info.category}'; the lookup was filtered to '{category}'.",
+        )
+    return _too_far(document_id, doc_id, chunk, result, ports, options)
+
+
+def leg_check(result: LookupResult, *, k: int) -> tuple[str, ...]:
+    """Candidates whose fused score is not what their leg ranks give; empty if all agree."""
+    attempt = result.attempts[-1] if result.attempts else None
+    if attempt is None or attempt.weights is None:
+        return ()
+    wrong = []
+    for hit in attempt.hits:
+        legs = (
+            (attempt.weights.dense, hit.scores.dense_rank),
+            (attempt.weights.sparse, hit.scores.sparse_rank),
+        )
+        expected = sum(weight / (k + rank) for weight, rank in legs if rank is not None)
+        if abs(expected - (hit.scores.fused or 0.0)) > 1e-9:
+            wrong.append(hit.id)
+    return tuple(wrong)
+
+
+def _parsed(document_id: str) -> tuple[str, int | None]:
+    name = unicodedata.normalize("NFC", document_id)
+    try:
+        return parse_evidence_key(name)
+    except InvalidInput:
+        return name, None
+
+
+def _not_in_index(doc_id: str, chunk: int | None, info: DocumentInfo | None) -> str:
+    if info is None:
+        return f"No document has the id '{doc_id}'."
+    return f"'{doc_id}' has {info.chunk_count} chunks, numbered from 0; there is no {chunk}."
+
+
+def _is(key: str, doc_id: str, chunk: int | None) -> bool:
+    if chunk is not None:
+        return key == f"{doc_id}#chunk-{chunk}"
+    return key.rpartition("#chunk-")[0] == doc_id
+
+
+def _seen(document_id: str, seen: list[dict[str, Any]]) -> Whereabouts:
+    # Of several chunks of a document the one that got furthest speaks for it.
+    first = next((fate for fate in seen if fate["fate"] == "kept"), seen[0])
+    messages = {
+        "kept": "It is in the answer.",
+        "duplicate": "The same chunk came up before, at a better rank.",
+        "over_cap": "Enough better chunks of the same document came before it "
+        "(rag.max_chunks_per_document).",
+        "below_threshold": f"Its relevance score {first['score']} is below the threshold.",
+        "beyond_return_n": "Enough better chunks came before it (rag.return_n).",
+        "out_of_budget": "It had no room in the answer (pack.max_chars).",
+    }
+    return Whereabouts(
+        document_id,
+        first["fate"],
+        f"{first['document_id']}, rank {first['rank']}: {messages[first['fate']]}",
+        first["dense_rank"],
+        first["sparse_rank"],
+    )
+
+
+def _too_far(
+    document_id: str,
+    doc_id: str,
+    chunk: int | None,
+    result: LookupResult,
+    ports: LookupPorts,
+    options: LookupOptions,
+) -> Whereabouts:
+    ranks: dict[str, int | None] = {"dense": None, "sparse": None}
+    if ports.index is not None:
+        plan = result.plan
+        request = SearchRequest(
+            query=plan.text,
+            vector=ports.embedder.embed_query(plan.text),
+            kb_scope=plan.kb_scope,
+            retrieve_k=min(MAX_WIDTH, ports.index.count(kb_scope=plan.kb_scope) or 1),
+            mode="dense",
+            category=result.attempts[-1].category,
+        )
+        legs = ("dense", "sparse") if plan.mode == "hybrid" else ("dense",)
+        for leg in legs:
+            found = ports.index.search(replace(request, mode=leg))  # type: ignore[arg-type]
+            keys = (f"{hit.doc_id}#chunk-{hit.chunk_index}" for hit in found)
+            ranks[leg] = next(
+                (rank for rank, key in enumerate(keys, start=1) if _is(key, doc_id, chunk)), None
+            )
+    shown = ", ".join(f"{leg} {rank or 'not found'}" for leg, rank in ranks.items())
+    return Whereabouts(
+        document_id,
+        "beyond_retrieve_k",
+        f"No leg has it among its first {options.search.retrieve_k} (rag.retrieve_k): {shown}.",
+        ranks["dense"],
+        ranks["sparse"],
+    )

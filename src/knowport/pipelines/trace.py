@@ -1,0 +1,94 @@
+"""What is kept of a lookup: the plan, the attempts, the fate of every candidate, the times.
+
+Texts (the query, excerpts, headings) are left out unless asked for: a trace must be safe to keep
+and to send. Ids, ranks, scores, codes and counts always stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from knowport.model import Attempt, Candidate, LookupResult, SearchHit
+
+
+def trace_of(result: LookupResult, *, content: bool) -> dict[str, Any]:
+    """A lookup as JSON values."""
+    plan = result.plan
+    trace: dict[str, Any] = {
+        "lookup_id": result.lookup_id,
+        "generation": result.generation,
+        "plan": {
+            "mode": plan.mode,
+            "lexical": plan.lexical,
+            "kb_scope": plan.kb_scope,
+            "category": plan.category,
+            "domains": list(plan.domains),
+            "soft_category": plan.soft_category,
+            "terms": len(plan.terms),
+        },
+        "attempts": [_attempt(attempt) for attempt in result.attempts],
+        "selected_attempt": str(result.selected_attempt),
+        "found": result.found,
+        "relevance_level": str(result.level),
+        "calibrated": result.calibrated,
+        "candidates": fates(result),
+        "notices": [notice.code for notice in result.notices],
+        "timings_ms": {t.step: round(t.seconds * 1000, 3) for t in result.timings},
+    }
+    if content:
+        trace["query"] = plan.original
+        trace["plan"]["text"] = plan.text
+        trace["plan"]["terms"] = [asdict(term) for term in plan.terms]
+        trace["evidence"] = [
+            {"document_id": item.block.candidate.key, "excerpt": item.excerpt}
+            for item in result.evidence
+        ]
+    return trace
+
+
+def fates(result: LookupResult) -> list[dict[str, Any]]:
+    """Each candidate with its ranks, scores and fate, in order of its place in the lookup."""
+    dropped = {(drop.key, drop.rank): str(drop.reason) for drop in result.drops}
+    return [
+        _candidate(candidate, dropped.get((candidate.key, candidate.rank), "kept"))
+        for candidate in sorted(result.candidates, key=lambda c: (c.rank, c.key))
+    ]
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "name": str(attempt.name),
+        "mode": attempt.mode,
+        "category": attempt.category,
+        "hits": len(attempt.hits),
+        "weights": None if attempt.weights is None else asdict(attempt.weights),
+        "level": str(attempt.level),
+        "low_quality": attempt.low_quality,
+        "failed_leg": attempt.failed_leg.partition(":")[0],
+    }
+
+
+def _candidate(candidate: Candidate, fate: str) -> dict[str, Any]:
+    return {
+        "document_id": candidate.key,
+        "rank": candidate.rank,
+        "fate": fate,
+        "level": str(candidate.assessment.level),
+        "score": _rounded(candidate.assessment.score),
+        "coverage": _rounded(candidate.assessment.coverage),
+        "found_by": [f"{reason.attempt}:{reason.rank}" for reason in candidate.reasons],
+        **_scores(candidate.hit),
+    }
+
+
+def _scores(hit: SearchHit) -> dict[str, Any]:
+    scores = asdict(hit.scores)
+    return {
+        name: _rounded(value) if isinstance(value, float) else value
+        for name, value in scores.items()
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
