@@ -39,28 +39,33 @@ from knowport.model import (
     EmbedderIdentity,
     Generation,
     Matrix,
+    RankerName,
     SearchMode,
     SearchRequest,
     Vector,
 )
 from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
+from knowport.pipelines.search import SearchOptions
 
 MEANING = f"""
 Lookup: time of one query, vectors given, {DIMENSION} dimensions, mixed Chinese and English text,
 embedded Milvus Lite with exact (FLAT) search.
 
-  raw hybrid      one pymilvus hybrid_search: 20 a leg, RRF 60, 20 returned with the same fields,
-                  the scope filter on each leg
-  index hybrid    MilvusIndex.search of the same: the tie rule and the dense cosine on top
-  pipeline hybrid the whole lookup: plan, search, select, pack, on a real SQLite ledger
-  raw dense       one pymilvus search, 20 returned
-  pipeline dense  the whole lookup in dense mode
-  of raw          ratio of the medians to the raw call of that mode
-  upsert          rows a second of MilvusIndex.upsert_chunks and of raw client.upsert, into equal
-                  collections in files of their own, {MAX_BATCH_ROWS} a call, slices taking turns
-  cold start      from the start of a new process to its first answer over the filled index
-  peak RSS        highest resident size, the engine's process included: of a process that only
-                  opens the index and looks things up; and of the one that filled it
+  raw hybrid         one pymilvus hybrid_search: 20 a leg, RRF 60, 20 returned with the same fields,
+                     the scope filter on each leg
+  raw two legs       two pymilvus searches, dense and BM25, 20 returned of each
+  index hybrid       MilvusIndex.search, fused in the engine: the tie rule and the cosine on top
+  pipeline rrf       the whole lookup on that, with a real SQLite ledger
+  pipeline adaptive  the whole lookup as it is by default: both legs read, fused by Knowport
+  KnowledgeBase      KnowledgeBase.lookup: that, with its trace stored in the ledger
+  raw dense          one pymilvus search, 20 returned
+  pipeline dense     the whole lookup in dense mode
+  of raw             ratio of the medians to the raw call of that mode
+  upsert             rows a second of MilvusIndex.upsert_chunks and of raw client.upsert, into equal
+                     collections in files of their own, {MAX_BATCH_ROWS} a call, slices taking turns
+  cold start         from the start of a new process to its first answer over the filled index
+  peak RSS           highest resident size, the engine's process included: of a process that only
+                     opens the index and looks things up; and of the one that filled it
 """
 
 COLLECTION = "biz_g1"
@@ -70,8 +75,11 @@ WARM_UP = 20
 COLD_QUERIES = 50
 CALLS = {
     "raw hybrid": "raw hybrid",
+    "raw two legs": "raw hybrid",
     "index hybrid": "raw hybrid",
-    "pipeline hybrid": "raw hybrid",
+    "pipeline rrf": "raw hybrid",
+    "pipeline adaptive": "raw hybrid",
+    "KnowledgeBase": "raw hybrid",
     "raw dense": "raw dense",
     "pipeline dense": "raw dense",
 }
@@ -106,7 +114,10 @@ def measure(size: int, queries: int) -> dict[str, Any]:
             _record_generation(ledger, engine)
             fill = _fill(corpus, index, ledger, home / "raw.db")
             asked = list(corpus.queries(WARM_UP + queries))
-            times, answered = _time_calls(asked, index, engine.client, ledger)
+            embedder = GivenVectors(_vectors_by_text(asked))
+            with KnowledgeBase(settings=Settings(home=home), embedder=embedder) as knowledge:
+                bench = _Bench(engine.client, index, _ports(embedder, ledger, index), knowledge)
+                times, answered = _time_calls(asked, bench)
             filled_rss = machine.peak_rss_mb()
         finally:
             engine.close()
@@ -234,42 +245,53 @@ class GivenVectors:
         raise NotImplementedError
 
 
-def _time_calls(
-    asked: Sequence[Query], index: MilvusIndex, client: MilvusClient, ledger: SqlLedger
-) -> tuple[dict[str, list[float]], float]:
-    """Milliseconds of each call for each query after the warm-up, in random order within a query;
-    and the share of queries that the pipeline answered."""
-    ports = LookupPorts(
-        embedder=GivenVectors(_vectors_by_text(asked)),
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The same index at each level of the code."""
+
+    client: MilvusClient
+    index: MilvusIndex
+    ports: LookupPorts
+    knowledge: KnowledgeBase
+
+    def calls(self, query: Query) -> dict[str, Callable[[], object]]:
+        request = SearchRequest(query.text, query.vector, KB_SCOPE, retrieve_k=WIDTH, rrf_k=RRF_K)
+        return {
+            "raw hybrid": partial(_raw_hybrid, self.client, query),
+            "raw two legs": partial(_raw_two_legs, self.client, query),
+            "index hybrid": partial(self.index.search, request),
+            "pipeline rrf": partial(_pipeline, query, self.ports, "hybrid", "rrf"),
+            "pipeline adaptive": partial(_pipeline, query, self.ports, "hybrid", "adaptive"),
+            "KnowledgeBase": partial(self.knowledge.lookup, query.text),
+            "raw dense": partial(_raw_leg, self.client, "dense_vector", query.vector),
+            "pipeline dense": partial(_pipeline, query, self.ports, "dense", "adaptive"),
+        }
+
+
+def _ports(embedder: GivenVectors, ledger: SqlLedger, index: MilvusIndex) -> LookupPorts:
+    return LookupPorts(
+        embedder=embedder,
         ledger=ledger,
         index=index,
         generation="g1",
         thresholds=default_thresholds(IDENTITY, 0.5),
     )
+
+
+def _time_calls(asked: Sequence[Query], bench: _Bench) -> tuple[dict[str, list[float]], float]:
+    """Milliseconds of each call for each query after the warm-up, in random order within a query;
+    and the share of queries that were answered."""
     times: dict[str, list[float]] = {name: [] for name in CALLS}
     answered = 0
     order = np.random.default_rng(1)
     for number, query in enumerate(asked):
-        calls = _calls(query, index, client, ports)
+        calls = bench.calls(query)
         for name in order.permutation(list(calls)):
             taken = seconds(calls[name])
             if number >= WARM_UP:
                 times[name].append(1_000 * taken)
-        answered += number >= WARM_UP and _pipeline(query, ports, "hybrid")
+        answered += number >= WARM_UP and bench.knowledge.lookup(query.text).found
     return times, answered / (len(asked) - WARM_UP)
-
-
-def _calls(
-    query: Query, index: MilvusIndex, client: MilvusClient, ports: LookupPorts
-) -> dict[str, Callable[[], object]]:
-    request = SearchRequest(query.text, query.vector, KB_SCOPE, retrieve_k=WIDTH, rrf_k=RRF_K)
-    return {
-        "raw hybrid": partial(_raw_hybrid, client, query),
-        "index hybrid": partial(index.search, request),
-        "pipeline hybrid": partial(_pipeline, query, ports, "hybrid"),
-        "raw dense": partial(_raw_dense, client, query),
-        "pipeline dense": partial(_pipeline, query, ports, "dense"),
-    }
 
 
 def _raw_hybrid(client: MilvusClient, query: Query) -> object:
@@ -283,19 +305,27 @@ def _raw_hybrid(client: MilvusClient, query: Query) -> object:
     )
 
 
-def _raw_dense(client: MilvusClient, query: Query) -> object:
+def _raw_two_legs(client: MilvusClient, query: Query) -> object:
+    return (
+        _raw_leg(client, "dense_vector", query.vector),
+        _raw_leg(client, "sparse_vector", query.text),
+    )
+
+
+def _raw_leg(client: MilvusClient, field: str, data: Vector | str) -> object:
     return client.search(
         COLLECTION,
-        data=[query.vector],
-        anns_field="dense_vector",
+        data=[data],
+        anns_field=field,
         filter=f'kb_scope == "{KB_SCOPE}"',
         limit=WIDTH,
         output_fields=OUTPUT_FIELDS,
     )
 
 
-def _pipeline(query: Query, ports: LookupPorts, mode: SearchMode) -> bool:
-    return lookup(query.text, ports, LookupOptions(), kb_scope=KB_SCOPE, mode=mode).found
+def _pipeline(query: Query, ports: LookupPorts, mode: SearchMode, ranker: RankerName) -> object:
+    options = LookupOptions(search=SearchOptions(retrieve_k=WIDTH, ranker=ranker, rrf_k=RRF_K))
+    return lookup(query.text, ports, options, kb_scope=KB_SCOPE, mode=mode)
 
 
 # -- cold start -----------------------------------------------------------------------------
@@ -347,19 +377,19 @@ def _table(result: Mapping[str, Any]) -> str:
     upsert, rss = result["upsert"], result["peak_rss_mb"]
     lines = [
         f"{result['chunks']:,} chunks",
-        f"  {'call':<18}{'p50 ms':>9}{'p95 ms':>9}{'of raw':>9}",
+        f"  {'call':<20}{'p50 ms':>9}{'p95 ms':>9}{'of raw':>9}",
     ]
     for name, call in result["calls"].items():
         lines.append(
-            f"  {name:<18}{call['p50_ms']:>9.2f}{call['p95_ms']:>9.2f}{call['of_raw']:>9.2f}"
+            f"  {name:<20}{call['p50_ms']:>9.2f}{call['p95_ms']:>9.2f}{call['of_raw']:>9.2f}"
         )
     lines += [
-        f"  upsert             MilvusIndex {upsert['index_rows_s']:,.0f} rows/s, "
+        f"  upsert              MilvusIndex {upsert['index_rows_s']:,.0f} rows/s, "
         f"raw {upsert['raw_rows_s']:,.0f} rows/s, ratio {upsert['of_raw']:.2f}",
-        f"  cold start         {result['cold_start_s']:.1f} s to the first answer",
-        f"  peak RSS           {rss['lookups']:,.0f} MB for lookups, "
+        f"  cold start          {result['cold_start_s']:.1f} s to the first answer",
+        f"  peak RSS            {rss['lookups']:,.0f} MB for lookups, "
         f"{rss['fill']:,.0f} MB while filling",
-        f"  answered           {result['answered']:.0%} of the queries",
+        f"  answered            {result['answered']:.0%} of the queries",
     ]
     return "\n".join(lines)
 

@@ -102,6 +102,9 @@ class Catalogue:
         return tuple(findings)
 
 
+NO_DOMAINS = Catalogue()
+
+
 def merge_catalogues(parts: Iterable[Catalogue]) -> Catalogue:
     """One catalogue of several; domains of one id put their phrases together."""
     merged: dict[str, Domain] = {}

@@ -6,7 +6,7 @@ import unicodedata
 
 import regex
 
-from knowport.core.domains import Catalogue
+from knowport.core.domains import NO_DOMAINS, Catalogue
 from knowport.core.filter_values import checked_filter
 from knowport.core.terms import STOP_WORDS, query_terms
 from knowport.errors import InvalidInput
@@ -27,7 +27,7 @@ def plan_query(
     kb_scope: str,
     category: str | None = None,
     mode: SearchMode = "hybrid",
-    catalogue: Catalogue = Catalogue(),
+    catalogue: Catalogue = NO_DOMAINS,
 ) -> QueryPlan:
     """Normalise and check a query, and read its hints.
 

@@ -70,9 +70,13 @@ def assess(
     if cosine is None:
         return Assessment(RelevanceLevel.LOW, None, coverage)
     score = cosine + thresholds.lexical_weight * coverage
-    if languages_differ:
-        score += thresholds.language_offset
-    return Assessment(level(score, thresholds), score, coverage)
+    if not languages_differ:
+        return Assessment(level(score, thresholds), score, coverage)
+    # The offset is a guess about a whole language: it may save a chunk, but not crown it.
+    raised = level(score + thresholds.language_offset, thresholds)
+    if raised is RelevanceLevel.HIGH and score < thresholds.high:
+        raised = RelevanceLevel.MEDIUM
+    return Assessment(raised, score + thresholds.language_offset, coverage)
 
 
 def level(score: float, thresholds: Thresholds) -> RelevanceLevel:

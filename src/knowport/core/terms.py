@@ -17,7 +17,12 @@ _CAMEL = regex.compile(r"(?:[A-Z][a-z0-9]+){2,}|[a-z]+(?:[A-Z][a-z0-9]+)+")
 _HAN = regex.compile(r"\p{Han}+")
 
 STOP_WORDS = frozenset(
-    ["a", "about", "all", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "do", "does", "did", "for", "from", "get", "had", "has", "have", "he", "her", "here", "how", "i", "if", "in", "into", "is", "it", "its", "just", "me", "my", "no", "not", "of", "on", "one", "or", "our", "out", "over", "she", "should", "so", "some", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "to", "up", "us", "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will", "with", "would", "you", "your"]
+    """
+    a about all am an and any are as at be been but by can could did do does for from get had
+    has have he her here how i if in into is it its just me my no not of on one or our out over
+    she should so some than that the their them then there these they this to up us was we were
+    what when where which while who whom whose why will with would you your
+    """.split()
 )
 # Question words and particles; single characters that also build nouns (从库, 在线, 就绪) are not.
 _STOP_HAN = regex.compile(

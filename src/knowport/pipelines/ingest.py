@@ -127,7 +127,7 @@ def ingest(
     )
 
 
-class _Stopped(Exception):  # noqa: N818
+class _Stopped(Exception):
     """The caller asked to stop."""
 
 
