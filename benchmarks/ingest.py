@@ -37,7 +37,7 @@ from knowport.model import EmbedderIdentity, FileOutcome, IngestReport, Matrix, 
 from lookup import COLLECTION, raw_upsert, seconds
 
 GOAL = 0.70
-SLICE_PAGES = 100
+SLICE_PAGES = 200
 EMBEDDING_BATCH = 64
 MEANING = f"""
 Ingest: chunks a second, vectors given, {DIMENSION} dimensions, mixed Chinese and English text,

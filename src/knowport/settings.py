@@ -340,7 +340,7 @@ def _from_environment() -> dict[str, Any]:
                 )
     try:
         return EnvSettingsSource(Settings)()
-    except SettingsError as error:  # its cause would quote the value
+    except SettingsError as error:  # its cause holds the value
         raise ConfigurationError(f"The environment cannot be used: {error}.") from None
 
 

@@ -560,7 +560,7 @@ def test_readers_go_on_while_another_process_writes(tmp_path):
     ledger = SqlLedger(f"sqlite:///{file}")
     write(ledger, "a")
     other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
+    other.execute("BEGIN EXCLUSIVE")
     other.execute("DELETE FROM documents")
 
     assert ids(ledger.documents()) == ("a",)

@@ -9,6 +9,7 @@ from candidates import block
 from knowport.core.packing import pack
 from knowport.core.projection import project
 from knowport.model import (
+    Assessment,
     Attempt,
     AttemptName,
     Drop,
@@ -33,6 +34,7 @@ def result(blocks=(), *, drops=(), notices=(), max_chars=10_000):
         plan=PLAN,
         attempts=(Attempt(AttemptName.UNFILTERED, "hybrid", None, hits),),
         selected_attempt=AttemptName.UNFILTERED,
+        candidates=tuple(b.candidate for b in blocks),
         found=bool(packing.evidence),
         level=RelevanceLevel.MEDIUM if packing.evidence else RelevanceLevel.NONE,
         calibrated=False,
@@ -128,13 +130,16 @@ def test_each_piece_has_the_level_of_its_own():
 
 
 def test_no_score_leaves():
-    blocks = [block(1, "Text.", dense=0.8765, metadata={"rank": 1})]
+    one = block(1, "Text.", dense=0.8765, metadata={"rank": 1})
+    judged = replace(one.candidate, assessment=Assessment(RelevanceLevel.HIGH, 0.9876, 0.5432))
 
-    written = json.dumps(asdict(project(result(blocks))))
+    written = json.dumps(asdict(project(result([replace(one, candidate=judged)]))))
 
     # 0.03 and 4.2 are the fused and the BM25 score of every hit of these tests
-    for internal in ("0.8765", "0.03", "4.2", "score", "dense", "sparse", "fused", "rank", "0.25"):
-        assert internal not in written
+    for number in ("0.8765", "0.9876", "0.5432", "0.03", "4.2", "0.25"):
+        assert number not in written
+    for name in ("score", "dense", "sparse", "fused", "rank", "coverage", "assessment"):
+        assert name not in written
 
 
 @pytest.mark.parametrize("first", list(AttemptName))

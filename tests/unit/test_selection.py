@@ -7,7 +7,14 @@ import pytest
 
 from candidates import candidate, hit
 from knowport.core.selection import identify, select
-from knowport.model import Attempt, AttemptName, DropReason, HitReason
+from knowport.model import (
+    Assessment,
+    Attempt,
+    AttemptName,
+    DropReason,
+    HitReason,
+    RelevanceLevel,
+)
 
 
 def chosen(candidates, *, max_per_document=2, return_n=5, **options):
@@ -33,7 +40,8 @@ def in_order(*chunks):
 def test_hits_become_candidates_with_their_key_and_rank():
     hits = (hit("a", 4), hit("", None, vector_id="v7"), hit("", None), hit("a", 4))
 
-    found = identify(Attempt(AttemptName.FILTERED, "hybrid", "ops", hits))
+    levels = [Assessment(level, 0.9, 0.5) for level in RelevanceLevel]
+    found = identify(Attempt(AttemptName.FILTERED, "hybrid", "ops", hits, tuple(levels)))
 
     assert [(c.key, c.rank) for c in found] == [
         ("a#chunk-4", 1),
@@ -42,6 +50,7 @@ def test_hits_become_candidates_with_their_key_and_rank():
         ("a#chunk-4", 4),
     ]
     assert [c.hit for c in found] == list(hits)
+    assert [c.assessment for c in found] == levels
     assert [c.reasons for c in found] == [
         (HitReason(AttemptName.FILTERED, rank),) for rank in (1, 2, 3, 4)
     ]
@@ -79,6 +88,20 @@ def test_a_duplicate_gives_its_reasons_to_the_better_ranked_and_keeps_that_ones_
         merged = (HitReason(AttemptName.FILTERED, 2), HitReason(AttemptName.UNFILTERED, 5))
         assert selection.kept == (replace(better, reasons=merged), other)
         assert drops(selection) == [("a#chunk-0", 5, DropReason.DUPLICATE)]
+
+
+def test_attempts_that_were_merged_by_rank_are_told_apart_by_their_reasons():
+    filtered = replace(candidate(4, "a", 0, "filtered", attempt=AttemptName.FILTERED), rank=1)
+    unfiltered = replace(candidate(2, "a", 0, "unfiltered"), rank=1)
+
+    for order in ([filtered, unfiltered], [unfiltered, filtered]):
+        (kept,) = chosen(order).kept
+
+        assert kept.hit.content == "filtered"
+        assert kept.reasons == (
+            HitReason(AttemptName.FILTERED, 4),
+            HitReason(AttemptName.UNFILTERED, 2),
+        )
 
 
 def test_a_reason_that_is_known_is_not_repeated():

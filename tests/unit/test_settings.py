@@ -442,6 +442,7 @@ def test_a_section_in_the_environment_that_is_no_json_is_refused_without_its_tex
         load_settings()
 
     assert '"milvus"' in error.value.message
+    assert error.value.__cause__ is None  # which holds the text
     assert SECRET not in "".join(traceback.format_exception(error.value))
 
 

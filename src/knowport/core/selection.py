@@ -51,8 +51,8 @@ def select(
     return_n: int,
     is_relevant: Callable[[Candidate], bool] = lambda _: True,
 ) -> Selection:
-    """Select from candidates in order of ``(rank, key)``; see the module's text."""
-    ordered = sorted(candidates, key=lambda candidate: (candidate.rank, candidate.key))
+    """Select from candidates in order of rank, key and first reason; see the module's text."""
+    ordered = sorted(candidates, key=_order)
     unique, drops = _deduplicate(ordered)
     kept: list[Candidate] = []
     per_document: Counter[str] = Counter()
@@ -69,6 +69,12 @@ def select(
         else:
             kept.append(candidate)
     return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
+
+
+def _order(candidate: Candidate) -> tuple[int, str, list[tuple[str, int]]]:
+    # Merged attempts have candidates of one rank and key, told apart by their reasons.
+    reasons = [(reason.attempt.value, reason.rank) for reason in candidate.reasons]
+    return candidate.rank, candidate.key, reasons
 
 
 def _deduplicate(ordered: Sequence[Candidate]) -> tuple[list[Candidate], list[Drop]]:

@@ -51,6 +51,7 @@ from knowport.model import (
 # SQLite takes 32,766 variables in a statement; a cache look-up stays well below.
 _LOOKUP_ROWS = 500
 _BUSY_SECONDS = 10
+_DAYS_BEFORE_ANY_TRACE = 365_000  # a date goes no further back than to the year 1
 # Any number that no other user of the database takes for its advisory lock.
 _CREATE_LOCK = 0x6B6E6F77
 _FLOAT32 = np.dtype("<f4")
@@ -234,7 +235,8 @@ class SqlLedger:
         return found
 
     def prune_traces(self, *, max_age_days: int, max_count: int) -> int:
-        oldest = (datetime.now(UTC) - timedelta(days=max_age_days)).isoformat(timespec="seconds")
+        age = timedelta(days=min(max_age_days, _DAYS_BEFORE_ANY_TRACE))
+        oldest = (datetime.now(UTC) - age).isoformat(timespec="seconds")
         newest = select(traces.c.lookup_id).order_by(traces.c.created_at.desc(), traces.c.lookup_id)
         with self._begin() as connection:
             # `<=`: a limit of 0 days keeps none, also within the second that one was made in.

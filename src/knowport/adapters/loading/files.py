@@ -99,9 +99,7 @@ def load_file(path: Path) -> LoadedFile:
 def read_catalogue(root: Path) -> str | None:
     """The text of ``domains.toml`` at the top of a folder, or None. Raises ConfigurationError."""
     path = root / CATALOGUE_FILE
-    if not path.is_file():
-        return None
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8") if path.is_file() else None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}.") from error
