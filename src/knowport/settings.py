@@ -183,7 +183,7 @@ class PackSettings(Section):
 class TraceSettings(Section):
     content: bool = Field(False, description="keep queries and excerpts in stored traces")
     max_age_days: int = Field(30, ge=0, description="older traces are dropped; 0 keeps none")
-    max_count: int = Field(10_000, ge=0, description="of more traces the oldest are dropped")
+    max_count: int = Field(2_000, ge=0, description="of more traces the oldest are dropped")
 
 
 class LedgerSettings(Section):
@@ -222,6 +222,15 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what ``load_settings`` hands in: it has merged the sources itself."""
         return (init_settings,)
+
+    @model_validator(mode="after")
+    def _ranker_of_the_engine(self) -> Settings:
+        if self.retrieval.hybrid.ranker == "weighted" and "://" not in self.milvus_uri:
+            raise ValueError(
+                "retrieval.hybrid.ranker 'weighted' needs a Milvus server: in the embedded engine "
+                "it ranks BM25 upside down; use 'adaptive' or 'rrf'"
+            )
+        return self
 
     @property
     def milvus_uri(self) -> str:

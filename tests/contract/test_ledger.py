@@ -21,7 +21,7 @@ from sqlalchemy import URL
 
 import postgres
 from engines import free_port
-from knowport.adapters.ledger import SqlLedger
+from knowport.adapters.ledger import SqlLedger, sql
 from knowport.errors import ConfigurationError, LedgerError
 from knowport.model import Document, DocumentInfo, EmbedderIdentity, Generation
 from knowport.ports import Ledger
@@ -405,6 +405,84 @@ def test_a_known_vector_stays_and_new_ones_beside_it_are_stored(ledger):
 
     found = ledger.cached_vectors(EMBEDDER, ["x", "y"])
     assert (found["x"], found["y"]) == (vector(1), vector(3))
+
+
+# -- catalogues and traces ------------------------------------------------------------------
+
+
+def test_each_source_has_one_catalogue(ledger):
+    assert ledger.catalogues() == {}
+    for source in reversed(IN_ORDER):
+        ledger.store_catalogue(source, f"# {source}")
+
+    assert list(ledger.catalogues().items()) == [(name, f"# {name}") for name in IN_ORDER]
+
+    ledger.store_catalogue("a", "# 新 🚀\n")
+    ledger.store_catalogue("b", None)
+    ledger.store_catalogue("unknown", None)
+
+    assert ledger.catalogues()["a"] == "# 新 🚀\n"
+    assert ledger.catalogues().keys() == set(IN_ORDER) - {"b"}
+
+
+def test_a_trace_comes_back_as_it_was(ledger):
+    trace = {"query": "怎么重启 🚀", "candidates": [{"score": 0.123456, "rank": 1}], "n": None}
+
+    ledger.store_trace("lk_1", trace)
+
+    assert ledger.trace("lk_1") == trace
+    for unknown in ("lk_2", "", "nul\0", "\ud835", "x" * 500):
+        assert ledger.trace(unknown) is None
+
+
+def test_a_trace_is_never_written_over(ledger):
+    ledger.store_trace("lk_1", {"n": 1})
+
+    failure(ledger.store_trace, "lk_1", {"n": 2})
+
+    assert ledger.trace("lk_1") == {"n": 1}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Tells the ledger what time it is, in days from now."""
+
+    def set_day(day):
+        now = datetime.now(UTC) + timedelta(days=day)
+        monkeypatch.setattr(sql, "datetime", type("Clock", (), {"now": lambda _: now}))
+
+    return set_day
+
+
+def kept(ledger, names):
+    return [name for name in names if ledger.trace(name) is not None]
+
+
+def test_traces_that_are_too_old_or_too_many_are_dropped(ledger, clock):
+    names = [f"lk_{day}" for day in range(6)]
+    for day, name in enumerate(names):
+        clock(day)
+        ledger.store_trace(name, {})
+
+    assert ledger.prune_traces(max_age_days=10**7, max_count=6) == 0
+    assert kept(ledger, names) == names
+    # at the age itself a trace goes
+    assert ledger.prune_traces(max_age_days=5, max_count=100) == 1
+    assert kept(ledger, names) == names[1:]
+    assert ledger.prune_traces(max_age_days=100, max_count=3) == 2
+    assert kept(ledger, names) == names[3:]
+    # both at once: one is too old, and of the others one is too many
+    assert ledger.prune_traces(max_age_days=2, max_count=1) == 2
+    assert kept(ledger, names) == names[5:]
+
+
+@pytest.mark.parametrize("limits", [{"max_age_days": 0}, {"max_count": 0}])
+def test_a_limit_of_zero_keeps_no_trace(ledger, limits):
+    ledger.store_trace("lk_1", {})
+    ledger.store_trace("lk_2", {})
+
+    assert ledger.prune_traces(**{"max_age_days": 9, "max_count": 9} | limits) == 2
+    assert kept(ledger, ["lk_1", "lk_2"]) == []
 
 
 # -- several at once ------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowport.core.chunking import ChunkingOptions, chunk_document
-from knowport.core.markdown import BlockKind, parse_markdown, split_front_matter
+from knowport.core.front_matter import split_front_matter
+from knowport.core.markdown import BlockKind, parse_markdown
 from knowport.core.text import clip_utf8, grapheme_cut, normalise_text
 
 BEGINS_WITH_A_MARK = regex.compile(r"[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}]")

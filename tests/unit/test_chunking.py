@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from knowport.core.chunking import ChunkingOptions, chunk_document, document_title
-from knowport.core.markdown import split_front_matter
+from knowport.core.front_matter import split_front_matter
 from knowport.core.text import normalise_text
 from knowport.errors import ConfigurationError
 from knowport.model import Chunk

@@ -5,8 +5,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from knowport.adapters.loading import files, find_files, load_file
-from knowport.errors import InvalidInput, LoadError
+from knowport.adapters.loading import files, find_files, load_file, read_catalogue
+from knowport.errors import ConfigurationError, InvalidInput, LoadError
 from knowport.model import LoadedFile
 
 
@@ -230,3 +230,33 @@ def test_a_file_that_cannot_be_read_is_named_so(tmp_path):
     assert (gone.reason, folder.reason) == ("unreadable", "unreadable")
     assert gone.message == "The file cannot be read: No such file or directory."
     assert folder.message == "The file cannot be read: Is a directory."
+
+
+# -- the domain catalogue -------------------------------------------------------------------
+
+
+def test_a_catalogue_is_read_from_the_top_of_a_folder(tmp_path):
+    (tmp_path / "domains.toml").write_text("# 域 🚀\n", encoding="utf-8")
+
+    assert read_catalogue(tmp_path) == "# 域 🚀\n"
+
+
+def test_a_folder_or_a_single_file_may_have_no_catalogue(tmp_path):
+    make(tmp_path, "a.md", "sub/domains.toml")
+
+    assert read_catalogue(tmp_path) is None
+    assert read_catalogue(tmp_path / "a.md") is None
+    assert read_catalogue(tmp_path / "gone") is None
+
+
+@pytest.mark.parametrize("problem", ["not UTF-8", "no permission"])
+def test_a_catalogue_that_cannot_be_read_is_a_wrong_setting(tmp_path, monkeypatch, problem):
+    path = tmp_path / "domains.toml"
+    path.write_bytes(b"caf\xe9")
+    if problem == "no permission":
+        monkeypatch.setattr(Path, "is_file", denied)
+
+    with pytest.raises(ConfigurationError) as error:
+        read_catalogue(tmp_path)
+
+    assert error.value.message.startswith(f"{path} cannot be read: ")

@@ -1,6 +1,7 @@
 import pytest
 
-from knowport.core.markdown import MAX_HEADING, BlockKind, parse_markdown, split_front_matter
+from knowport.core.front_matter import split_front_matter
+from knowport.core.markdown import MAX_HEADING, BlockKind, parse_markdown
 
 
 def outline(text: str, start: int = 0) -> list[tuple[int, str]]:

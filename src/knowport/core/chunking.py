@@ -16,15 +16,8 @@ import regex
 
 from knowport.core.chunk_pack import pack, says_little
 from knowport.core.chunk_split import Budget
-from knowport.core.markdown import (
-    MAX_HEADING,
-    Block,
-    BlockKind,
-    FrontMatter,
-    Section,
-    parse_markdown,
-    split_front_matter,
-)
+from knowport.core.front_matter import FrontMatter, split_front_matter
+from knowport.core.markdown import MAX_HEADING, Block, BlockKind, Section, parse_markdown
 from knowport.core.text import grapheme_cut
 from knowport.errors import ConfigurationError
 from knowport.model import Chunk, TextFormat

@@ -18,8 +18,8 @@ from typing import Protocol
 from knowport.core.chunking import ChunkingOptions, chunk_document, document_title
 from knowport.core.compose import search_text, text_hash
 from knowport.core.filter_values import checked_filter
+from knowport.core.front_matter import FrontMatter, split_front_matter
 from knowport.core.identity import evidence_key, make_doc_id
-from knowport.core.markdown import FrontMatter, split_front_matter
 from knowport.core.text import normalise_text
 from knowport.errors import EmbeddingError, EngineError, InvalidInput, LoadError, UnknownDocument
 from knowport.model import (
