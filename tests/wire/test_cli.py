@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -319,36 +320,31 @@ def test_141_the_reader_closed_the_output(base: Base, arguments: list[str]) -> N
 
 # -- help -----------------------------------------------------------------------------------------
 
-COMMANDS = [
-    "ingest",
-    "lookup",
-    "documents list",
-    "documents show",
-    "documents delete",
-    "status",
-    "config",
-]
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command with its words."""
+    for name, member in group.commands.items():
+        if hasattr(member, "commands"):
+            yield from commands(member, (*path, name))
+        else:
+            yield (*path, name), member
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_explains_every_option(name: str) -> None:
-    shown = CliRunner().invoke(app, [*name.split(), "--help"])
+COMMANDS = dict(commands(get_command(app)))
+
+
+def test_the_commands_of_the_contract_are_there() -> None:
+    documents = {("documents", verb) for verb in ("list", "show", "delete")}
+    assert COMMANDS.keys() >= {("ingest",), ("lookup",), ("status",), ("config",), *documents}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_explains_every_option_and_every_command_has_json(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"])
     assert shown.exit_code == 0
-    group: Any = get_command(app)
-    for part in name.split():
-        group = group.commands[part]
-    assert len(group.help.split()) >= 5
-    without = [option.name for option in group.params if not getattr(option, "help", "")]
-    assert without == []
-    if name in ("ingest", "lookup"):
-        assert f"Example: knowport {name} " in shown.output
-
-
-def test_every_command_is_tested_above() -> None:
-    group: Any = get_command(app)
-    names = [
-        f"{name} {inner}" if hasattr(member, "commands") else name
-        for name, member in group.commands.items()
-        for inner in getattr(member, "commands", [""])
-    ]
-    assert sorted(names) == sorted(COMMANDS)
+    command = COMMANDS[words]
+    assert len(command.help.split()) >= 5
+    assert [option.name for option in command.params if not getattr(option, "help", "")] == []
+    assert "as_json" in {option.name for option in command.params}
+    if words in {("ingest",), ("lookup",)}:
+        assert f"Example: knowport {words[0]} " in shown.output

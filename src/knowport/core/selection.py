@@ -3,9 +3,12 @@
 ``select`` walks the candidates once, in their order, and each step only ever takes away:
 
 1. dedup by evidence key (the better-ranked keeps its content and gains the other's reasons)
-2. per-document cap (a candidate without a document is its own)
-3. relevance
+2. relevance
+3. per-document cap (a candidate without a document is its own)
 4. return_n
+
+Relevance comes before the cap, so that a chunk that will not be shown cannot use up the room of
+one that would (docs/adr/0008).
 
 Because the walk goes on past a dropped candidate, later ones fill the place it leaves.
 """
@@ -52,27 +55,26 @@ def select(
     is_relevant: Callable[[Candidate], bool] = lambda _: True,
 ) -> Selection:
     """Select from candidates in order of rank, key and first reason; see the module's text."""
-    ordered = sorted(candidates, key=_order)
+    ordered = sorted(candidates, key=selection_order)
     unique, drops = _deduplicate(ordered)
     kept: list[Candidate] = []
     per_document: Counter[str] = Counter()
     for candidate in unique:
         document = candidate.hit.doc_id or candidate.key
-        if per_document[document] >= max_per_document:
-            drops.append(_drop(candidate, DropReason.OVER_CAP))
-            continue
-        per_document[document] += 1
         if not is_relevant(candidate):
             drops.append(_drop(candidate, DropReason.BELOW_THRESHOLD))
+        elif per_document[document] >= max_per_document:
+            drops.append(_drop(candidate, DropReason.OVER_CAP))
         elif len(kept) >= return_n:
             drops.append(_drop(candidate, DropReason.BEYOND_RETURN_N))
         else:
+            per_document[document] += 1
             kept.append(candidate)
     return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
 
 
-def _order(candidate: Candidate) -> tuple[int, str, list[tuple[str, int]]]:
-    # Merged attempts have candidates of one rank and key, told apart by their reasons.
+def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[str, int]]]:
+    """Sort key of candidates: rank, key and, as merged attempts have two of one, reasons."""
     reasons = [(reason.attempt.value, reason.rank) for reason in candidate.reasons]
     return candidate.rank, candidate.key, reasons
 

@@ -14,8 +14,9 @@ qrels_spans    query, document, start, end: code points    the same, into ``text
 .tsv           of the file (optional)                      (optional)
 =============  ==========================================  =======================================
 
-A first line ``query-id corpus-id ...`` is a header and may be missing. A relevance of 0 says "judged,
-not relevant". Gold listed twice counts once, with its highest relevance. What names no query or no
+A first line ``query-id corpus-id ...`` is a header and may be missing. A relevance of 0 says
+"judged, not relevant". Gold listed twice counts once, with its highest relevance. What names no
+query or no
 document is counted and listed (``Dataset.unknown_*``), because public sets have such lines; all
 else that is malformed is an error naming file and line.
 """
@@ -23,8 +24,9 @@ else that is malformed is an error naming file and line.
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -93,16 +95,7 @@ class Dataset:
         if count >= total:
             return self
         kept = tuple(self.queries[position * total // count] for position in range(count))
-        return Dataset(
-            self.name,
-            self.folder,
-            kept,
-            self.gold,
-            self.spans,
-            self.corpus,
-            self.fingerprint,
-            self.unknown_queries,
-        )
+        return replace(self, queries=kept)
 
 
 def read_dataset(folder: Path) -> Dataset:
@@ -112,9 +105,13 @@ def read_dataset(folder: Path) -> Dataset:
     queries = _queries(folder / QUERIES)
     known = {query.query_id for query in queries}
     unknown: dict[str, None] = {}
-    gold = _qrels(folder / QRELS, known, unknown)
-    spans = _spans(folder / SPANS, known, unknown) if (folder / SPANS).is_file() else {}
     corpus = read_corpus(folder / CORPUS) if (folder / CORPUS).is_file() else None
+    # A file's document id is in NFC, whatever its name on disk.
+    canonical = _as_it_is if corpus is not None else _nfc
+    gold = _qrels(folder / QRELS, known, unknown, canonical)
+    spans: dict[str, tuple[Span, ...]] = {}
+    if (folder / SPANS).is_file():
+        spans = _spans(folder / SPANS, known, unknown, canonical)
     return Dataset(
         name=folder.resolve().name,
         folder=folder,
@@ -172,19 +169,23 @@ def _queries(path: Path) -> tuple[Query, ...]:
     return tuple(found.values())
 
 
-def _qrels(path: Path, known: set[str], unknown: dict[str, None]) -> dict[str, dict[str, int]]:
+def _qrels(
+    path: Path, known: set[str], unknown: dict[str, None], canonical: Callable[[str], str]
+) -> dict[str, dict[str, int]]:
     gold: dict[str, dict[str, int]] = {}
     for number, (query_id, doc_id, value) in _table(path, 3):
         relevance = _integer(path, number, value, "relevance")
         if query_id not in known:
             unknown[query_id] = None
         elif relevance:
-            of_query = gold.setdefault(query_id, {})
-            of_query[doc_id] = max(relevance, of_query.get(doc_id, 0))
+            of_query, name = gold.setdefault(query_id, {}), canonical(doc_id)
+            of_query[name] = max(relevance, of_query.get(name, 0))
     return gold
 
 
-def _spans(path: Path, known: set[str], unknown: dict[str, None]) -> dict[str, tuple[Span, ...]]:
+def _spans(
+    path: Path, known: set[str], unknown: dict[str, None], canonical: Callable[[str], str]
+) -> dict[str, tuple[Span, ...]]:
     spans: dict[str, dict[Span, None]] = {}
     for number, (query_id, doc_id, first, last) in _table(path, 4):
         start, end = _integer(path, number, first, "start"), _integer(path, number, last, "end")
@@ -193,7 +194,7 @@ def _spans(path: Path, known: set[str], unknown: dict[str, None]) -> dict[str, t
         if query_id not in known:
             unknown[query_id] = None
         else:
-            spans.setdefault(query_id, {})[Span(doc_id, start, end)] = None
+            spans.setdefault(query_id, {})[Span(canonical(doc_id), start, end)] = None
     return {query_id: tuple(of_query) for query_id, of_query in spans.items()}
 
 
@@ -233,14 +234,21 @@ def _text(path: Path, number: int, row: Mapping[str, Any], names: Sequence[str])
 
 
 def _integer(path: Path, number: int, value: str, name: str) -> int:
-    check: Callable[[str], int] = int
     try:
-        found = check(value)
+        found = int(value)
     except ValueError:
         raise _bad(path, number, f"{name} {value!r} is not a whole number") from None
     if found < 0:
         raise _bad(path, number, f"{name} {found} is negative")
     return found
+
+
+def _as_it_is(doc_id: str) -> str:
+    return doc_id
+
+
+def _nfc(doc_id: str) -> str:
+    return unicodedata.normalize("NFC", doc_id)
 
 
 def _fingerprint(folder: Path) -> str:

@@ -6,27 +6,30 @@ document from further reads: the ledger, then both legs searched as wide as the 
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from dataclasses import dataclass, replace
 from typing import Any
 
 from knowport.core.identity import parse_evidence_key
-from knowport.errors import InvalidInput
-from knowport.model import DocumentInfo, LookupResult, SearchRequest
+from knowport.errors import EmbeddingError, EngineError, InvalidInput
+from knowport.model import DocumentInfo, LookupResult, SearchMode, SearchRequest
 from knowport.pipelines.lookup import LookupOptions, LookupPorts
 from knowport.pipelines.trace import fates
 
 MAX_WIDTH = 16_384  # the widest search that a Milvus server allows
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """Where a chunk or document ended up; ``reason`` is a stable code.
 
-    ``kept``; a drop reason (``duplicate``, ``over_cap``, ``below_threshold``,
-    ``beyond_return_n``, ``out_of_budget``); or ``not_in_index``, ``wrong_scope``,
-    ``filtered_out``, ``beyond_retrieve_k``. ``dense_rank`` and ``sparse_rank`` are the best ranks
-    in the legs without the width limit, None where a leg does not find it.
+    ``kept``; a drop reason (``over_cap``, ``below_threshold``, ``beyond_return_n``,
+    ``out_of_budget``); or ``not_in_index``, ``wrong_scope``, ``filtered_out``,
+    ``beyond_retrieve_k``. Never ``duplicate``: a chunk that was found twice has the fate of its
+    better-ranked finding. ``dense_rank`` and ``sparse_rank`` are the best ranks in the legs without
+    the width limit, None where a leg does not find it or failed.
     """
 
     document_id: str
@@ -41,7 +44,8 @@ class Explanation:
     """A lookup laid open.
 
     ``candidates`` are dicts of ranks, scores and fate, in order of rank; ``fusion_check`` names
-    the hits whose fused score is not what their leg ranks give (none, unless something is wrong).
+    the hits whose fused score or place is not what their leg ranks give (none, unless something is
+    wrong).
     """
 
     result: LookupResult
@@ -92,19 +96,22 @@ def whereabouts(
 
 
 def leg_check(result: LookupResult, *, k: int) -> tuple[str, ...]:
-    """Candidates whose fused score is not what their leg ranks give; empty if all agree."""
-    attempt = result.attempts[-1] if result.attempts else None
-    if attempt is None or attempt.weights is None:
-        return ()
-    wrong = []
-    for hit in attempt.hits:
-        legs = (
-            (attempt.weights.dense, hit.scores.dense_rank),
-            (attempt.weights.sparse, hit.scores.sparse_rank),
-        )
-        expected = sum(weight / (k + rank) for weight, rank in legs if rank is not None)
-        if abs(expected - (hit.scores.fused or 0.0)) > 1e-9:
-            wrong.append(hit.id)
+    """Hits whose fused score, or place, is not what their leg ranks give; empty if all agree."""
+    wrong: dict[str, None] = {}
+    for attempt in result.attempts:
+        if attempt.weights is None:  # the engine fused
+            continue
+        above = math.inf
+        for hit in attempt.hits:
+            legs = (
+                (attempt.weights.dense, hit.scores.dense_rank),
+                (attempt.weights.sparse, hit.scores.sparse_rank),
+            )
+            expected = sum(weight / (k + rank) for weight, rank in legs if rank is not None)
+            tampered = abs(expected - (hit.scores.fused or 0.0)) > _TOLERANCE
+            if tampered or expected > above + _TOLERANCE:
+                wrong[hit.id] = None
+            above = expected
     return tuple(wrong)
 
 
@@ -133,7 +140,6 @@ def _seen(document_id: str, seen: list[dict[str, Any]]) -> Whereabouts:
     first = next((fate for fate in seen if fate["fate"] == "kept"), seen[0])
     messages = {
         "kept": "It is in the answer.",
-        "duplicate": "The same chunk came up before, at a better rank.",
         "over_cap": "Enough better chunks of the same document came before it "
         "(rag.max_chunks_per_document).",
         "below_threshold": f"Its relevance score {first['score']} is below the threshold.",
@@ -158,28 +164,36 @@ def _too_far(
     options: LookupOptions,
 ) -> Whereabouts:
     ranks: dict[str, int | None] = {"dense": None, "sparse": None}
+    failed: set[str] = set()
     if ports.index is not None:
         plan = result.plan
         request = SearchRequest(
             query=plan.text,
-            vector=ports.embedder.embed_query(plan.text),
+            vector=None,
             kb_scope=plan.kb_scope,
             retrieve_k=min(MAX_WIDTH, ports.index.count(kb_scope=plan.kb_scope) or 1),
-            mode="dense",
             category=result.attempts[-1].category,
         )
-        legs = ("dense", "sparse") if plan.mode == "hybrid" else ("dense",)
+        legs: tuple[SearchMode, ...] = ("dense",) if plan.mode == "dense" else ("dense", "sparse")
         for leg in legs:
-            found = ports.index.search(replace(request, mode=leg))  # type: ignore[arg-type]
+            try:
+                vector = ports.embedder.embed_query(plan.text) if leg == "dense" else None
+                found = ports.index.search(replace(request, mode=leg, vector=vector))
+            except (EmbeddingError, EngineError):  # the lookup could do without it as well
+                failed.add(leg)
+                continue
             keys = (f"{hit.doc_id}#chunk-{hit.chunk_index}" for hit in found)
             ranks[leg] = next(
                 (rank for rank, key in enumerate(keys, start=1) if _is(key, doc_id, chunk)), None
             )
-    shown = ", ".join(f"{leg} {rank or 'not found'}" for leg, rank in ranks.items())
+    shown = ", ".join(
+        f"{leg} {'failed' if leg in failed else rank or 'not found'}" for leg, rank in ranks.items()
+    )
     return Whereabouts(
         document_id,
         "beyond_retrieve_k",
-        f"No leg has it among its first {options.search.retrieve_k} (rag.retrieve_k): {shown}.",
+        f"The search kept the first {options.search.retrieve_k} (rag.retrieve_k); without that "
+        f"limit its rank is: {shown}.",
         ranks["dense"],
         ranks["sparse"],
     )

@@ -50,7 +50,10 @@ class LookupOptions:
 
 @dataclass(frozen=True, slots=True)
 class LookupPorts:
-    """What a lookup reads from; ``index`` is None and ``generation`` '' before any ingest."""
+    """What a lookup reads from; ``index`` is None and ``generation`` '' before any ingest.
+
+    ``notices`` are about the knowledge base as a whole, and go into every answer.
+    """
 
     embedder: Embedder
     ledger: Ledger
@@ -58,6 +61,7 @@ class LookupPorts:
     generation: str
     thresholds: Thresholds
     catalogue: Catalogue = field(default_factory=Catalogue)
+    notices: tuple[Notice, ...] = ()
 
 
 def lookup(
@@ -164,7 +168,8 @@ def _assemble(
     level = relevance.best(item.block.level for item in packing.evidence)
     reasons = tuple(_why_nothing(ports, plan, attempts, packing, selection))
     searched = all(reason.code != "empty_index" for reason in reasons)
-    notices = (*plan.notices, *_failed_legs(attempts), *reasons) if searched else reasons
+    of_lookup = (*plan.notices, *_failed_legs(attempts), *reasons) if searched else reasons
+    notices = (*of_lookup, *ports.notices)
     return LookupResult(
         lookup_id=f"lk_{uuid.uuid4().hex}",
         generation=ports.generation,
@@ -207,10 +212,8 @@ def _why_nothing(
             "empty_index",
             f"The index holds no documents in scope '{plan.kb_scope}': nothing was searched.",
         )
-    elif not hits and plan.category is not None:
-        known = ports.ledger.categories(plan.kb_scope)
-        if plan.category not in known:
-            yield Notice("unknown_category", _unknown_category(plan.category, known))
+    elif not hits:
+        yield _no_hits(plan, attempts[-1], ports.ledger.categories(plan.kb_scope))
     elif packing.drops:
         yield Notice("budget_too_small", "Evidence was found, but none fits the budget.")
     elif selection.drops:
@@ -219,9 +222,17 @@ def _why_nothing(
         )
 
 
+def _no_hits(plan: QueryPlan, last: Attempt, known: tuple[str, ...]) -> Notice:
+    if plan.category is not None and plan.category not in known:
+        return Notice("unknown_category", _unknown_category(plan.category, known))
+    where = "" if last.category is None else f" in category '{last.category}'"
+    guessed = " The query names it; no other was searched." if where and not plan.category else ""
+    return Notice("nothing_found", f"Nothing was found{where}.{guessed}")
+
+
 def _unknown_category(category: str, known: tuple[str, ...]) -> str:
-    folded = {name.lower(): name for name in known}
+    folded = list(dict.fromkeys(name.lower() for name in known))
     near = difflib.get_close_matches(category.lower(), folded, n=3, cutoff=0.6)
-    nearest = [folded[name] for name in near] or list(known[:10])
+    nearest = [name for match in near for name in known if name.lower() == match] or known[:10]
     hint = f" Did you mean: {', '.join(nearest)}?" if nearest else " No document has a category."
     return f"No document has the category '{category}'.{hint}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from knowport.model import Attempt, Candidate, LookupResult, SearchHit
+from knowport.core.selection import selection_order
+from knowport.model import Attempt, Candidate, DropReason, LookupResult, SearchHit
 
 
 def trace_of(result: LookupResult, *, content: bool) -> dict[str, Any]:
@@ -41,7 +42,12 @@ def trace_of(result: LookupResult, *, content: bool) -> dict[str, Any]:
         trace["plan"]["text"] = plan.text
         trace["plan"]["terms"] = [asdict(term) for term in plan.terms]
         trace["evidence"] = [
-            {"document_id": item.block.candidate.key, "excerpt": item.excerpt}
+            {
+                "document_id": item.block.candidate.key,
+                "title": item.block.candidate.hit.title,
+                "breadcrumb": item.block.candidate.hit.breadcrumb,
+                "excerpt": item.excerpt,
+            }
             for item in result.evidence
         ]
     return trace
@@ -49,11 +55,21 @@ def trace_of(result: LookupResult, *, content: bool) -> dict[str, Any]:
 
 def fates(result: LookupResult) -> list[dict[str, Any]]:
     """Each candidate with its ranks, scores and fate, in order of its place in the lookup."""
-    dropped = {(drop.key, drop.rank): str(drop.reason) for drop in result.drops}
-    return [
-        _candidate(candidate, dropped.get((candidate.key, candidate.rank), "kept"))
-        for candidate in sorted(result.candidates, key=lambda c: (c.rank, c.key))
-    ]
+    dropped = {
+        drop.key: str(drop.reason)
+        for drop in result.drops
+        if drop.reason is not DropReason.DUPLICATE
+    }
+    rows: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    # The first of one key has the key's fate; the others are its duplicates.
+    for candidate in sorted(result.candidates, key=selection_order):
+        fate = dropped.get(candidate.key, "kept")
+        rows.append(
+            _candidate(candidate, str(DropReason.DUPLICATE) if candidate.key in seen else fate)
+        )
+        seen.add(candidate.key)
+    return rows
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

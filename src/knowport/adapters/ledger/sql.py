@@ -222,7 +222,9 @@ class SqlLedger:
                 connection.execute(_upsert(connection, catalogues, ["source"], values))
 
     def store_trace(self, lookup_id: str, trace: Metadata) -> None:
-        values = {"lookup_id": lookup_id, "created_at": _now(), "trace": dict(trace)}
+        # To the microsecond, so that of traces of one second the newest is known.
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        values = {"lookup_id": lookup_id, "created_at": now, "trace": dict(trace)}
         with self._begin() as connection:
             connection.execute(traces.insert().values(values))
 
@@ -236,10 +238,10 @@ class SqlLedger:
 
     def prune_traces(self, *, max_age_days: int, max_count: int) -> int:
         age = timedelta(days=min(max_age_days, _DAYS_BEFORE_ANY_TRACE))
-        oldest = (datetime.now(UTC) - age).isoformat(timespec="seconds")
+        oldest = (datetime.now(UTC) - age).isoformat(timespec="microseconds")
         newest = select(traces.c.lookup_id).order_by(traces.c.created_at.desc(), traces.c.lookup_id)
         with self._begin() as connection:
-            # `<=`: a limit of 0 days keeps none, also within the second that one was made in.
+            # `<=`: a limit of 0 days keeps none, also within the tick that one was made in.
             by_age = traces.delete().where(traces.c.created_at <= oldest)
             by_count = traces.delete().where(traces.c.lookup_id.not_in(newest.limit(max_count)))
             return connection.execute(by_age).rowcount + connection.execute(by_count).rowcount

@@ -38,7 +38,11 @@ def find_files(root: Path) -> Iterator[Path]:
 
 def _below(folder: Path) -> Iterator[Path]:
     with _refusing(folder):
-        shown = (entry for entry in folder.iterdir() if not entry.name.startswith("."))
+        shown = (
+            entry
+            for entry in folder.iterdir()
+            if not entry.name.startswith(".") and entry.name != CATALOGUE_FILE
+        )
         kinds = [
             (entry, entry.is_dir(), entry.is_file())
             for entry in sorted(shown)
