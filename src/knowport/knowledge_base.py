@@ -252,6 +252,11 @@ class KnowledgeBase:
         scope = self.settings.retrieval.kb_scope
         return self._parts.catalogue.check(self._parts.ledger.categories(scope))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever runs this knowledge base should know."""
+        return (*self.settings.warnings, *(n.message for n in self._parts.notices))
+
     def status(self) -> Status:
         """What the knowledge base holds and stands on."""
         parts, scope = self._parts, self.settings.retrieval.kb_scope
@@ -267,10 +272,7 @@ class KnowledgeBase:
             chunks=parts.index.count(kb_scope=scope) if parts.index else 0,
             categories=parts.ledger.categories(scope),
             unfinished=len(parts.ledger.unfinished()),
-            warnings=(
-                *self.settings.warnings,
-                *(notice.message for notice in parts.notices),
-            ),
+            warnings=self.warnings,
         )
 
     def close(self) -> None:

@@ -78,8 +78,8 @@ def calibrate(
         low = "none" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
         return Outcome(
             None,
-            "No separation: the scores of right and wrong evidence overlap so much that a threshold "
-            f"would be a coin's toss (held-out AUROC {report['auroc']['mean']:.2f}, 95 % interval "
+            "No separation: the scores of right and wrong evidence overlap so much that any "
+            f"threshold would be a coin's toss (held-out AUROC {report['auroc']['mean']:.2f}, 95 % interval "
             f"{low}; it must lie above 0.5).",
             report,
         )

@@ -165,10 +165,12 @@ def cross_validate(
     for _ in range(REPEATS):
         place = _stratified(right, folds, rng)
         for fold in range(folds):
-            seen = [samples[at] for at in np.flatnonzero(place != fold)]
+            seen = [samples[at] for at in np.flatnonzero(place != fold).tolist()]
             held = np.flatnonzero(place == fold)
             fitted = fit(seen, weights)
-            p = fitted.probability(scores([samples[at] for at in held], fitted.lexical_weight))
+            p = fitted.probability(
+                scores([samples[at] for at in held.tolist()], fitted.lexical_weight)
+            )
             probability[held] += p / REPEATS
             refused[held] += (p < refuse_below) / REPEATS
     return HeldOut(probability, refused)

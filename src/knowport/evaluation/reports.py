@@ -9,6 +9,7 @@ from typing import Any
 
 from knowport.evaluation import measures, summary
 from knowport.evaluation.datasets import Dataset
+from knowport.evaluation.html import to_html
 from knowport.evaluation.runs import SetRun
 from knowport.evaluation.summary import Values
 from knowport.evaluation.tables import facts, tables, warnings
@@ -155,4 +156,8 @@ def _escaped(text: str) -> str:
 
 def files(report: Mapping[str, Any]) -> dict[str, str]:
     """File name to text of everything that is written."""
-    return {"report.json": to_json(report), "report.md": to_markdown(report)}
+    return {
+        "report.json": to_json(report),
+        "report.md": to_markdown(report),
+        "report.html": to_html(report),
+    }

@@ -42,7 +42,7 @@ def setup(name: str, overrides: Mapping[str, Any], *, config: Path | None = None
     Raises InvalidInput or ConfigurationError.
     """
     if name in _NAMED:
-        values, mode, note = _NAMED[name]
+        values, mode, note = named(name)
         return Setup(name, load_settings(merged(overrides, values), config=config), mode, note)
     path = Path(name)
     if path.suffix != ".toml":
@@ -53,6 +53,15 @@ def setup(name: str, overrides: Mapping[str, Any], *, config: Path | None = None
         )
     values = read_toml(path)
     return Setup(path.stem, load_settings(merged(values, overrides), config=config), None, name)
+
+
+def named(name: str) -> tuple[dict[str, Any], SearchMode | None, str]:
+    """Settings, overriding mode and note of a named setup; raises ConfigurationError."""
+    if name not in _NAMED:
+        raise ConfigurationError(
+            f"No setup is called {name!r}.", remedy=f"Known: {', '.join(NAMES)}."
+        )
+    return _NAMED[name]
 
 
 def configured(overrides: Mapping[str, Any], *, config: Path | None = None) -> Setup:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from knowport.evaluation import measures, statistics
+from knowport.evaluation import measures, named, statistics
 from knowport.evaluation.datasets import Dataset, Query
 from knowport.evaluation.records import QueryRun
 from knowport.evaluation.statistics import Floats, Indices, Interval
@@ -25,20 +25,29 @@ CHANGES = 10
 
 
 def query_values(
-    dataset: Dataset, runs: Sequence[QueryRun], names: Sequence[str] = measures.RANKING
+    dataset: Dataset, runs: Sequence[QueryRun], more: Sequence[str] = ()
 ) -> list[Values]:
-    """Values of each run; ``names`` are ranking measures that this package computes."""
-    return [_values(dataset.gold.get(run.query_id, {}), run, names) for run in runs]
-
-
-def _values(gold: Mapping[str, int], run: QueryRun, names: Sequence[str]) -> Values:
-    values: Values = {}
-    for name in names:
-        value = measures.ranking_measure(name, run.documents, gold)
-        if value is not None:
-            values[name] = value
-    evidence = measures.evidence_measures(run.returned, gold, run.answers, run.chunks_with_answer)
-    return values | evidence
+    """Values of each run: the usual measures, and ``more`` by ir-measures name."""
+    names = dict.fromkeys((*measures.RANKING, *more))
+    own = [name for name in names if measures.is_ranking_measure(name)]
+    rankings = {run.query_id: run.documents for run in runs}
+    others = {name: named.values(name, rankings, dataset.gold) for name in names if name not in own}
+    found = []
+    for run in runs:
+        gold = dataset.gold.get(run.query_id, {})
+        values: Values = {}
+        for name in own:
+            value = measures.ranking_measure(name, run.documents, gold)
+            if value is not None:
+                values[name] = value
+        for name, by_query in others.items():
+            if run.query_id in by_query:
+                values[name] = by_query[run.query_id]
+        found.append(
+            values
+            | measures.evidence_measures(run.returned, gold, run.answers, run.chunks_with_answer)
+        )
+    return found
 
 
 def by_group(queries: Sequence[Query], by: str | None) -> dict[str, list[int]]:
