@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from engines import Engines
+
+# A time limit for each example would only tell how busy the machine is.
+hypothesis.settings.register_profile("knowport", deadline=None)
+hypothesis.settings.load_profile("knowport")
 
 
 @pytest.fixture(scope="session")

@@ -40,8 +40,8 @@ def cache_folder() -> Path:
 class CachingEmbedder:
     """A real embedder whose vectors are kept between runs; same identity, same vectors.
 
-    The cache is an SQLite file in WAL mode with one short transaction for each call, so that two
-    test runs may use it at once; what both make is the same.
+    The cache is an SQLite file with one short transaction for each call, so that two test runs
+    may use it at once; what both make is the same.
     """
 
     def __init__(self, inner: Embedder, folder: Path | None = None) -> None:
@@ -98,7 +98,6 @@ class CachingEmbedder:
     def _open(self) -> Iterator[sqlite3.Connection]:
         cache = sqlite3.connect(self._file, timeout=30)
         try:
-            cache.execute("PRAGMA journal_mode=WAL")
             with cache:
                 yield cache
         finally:

@@ -16,10 +16,12 @@ from types import TracebackType
 from typing import Self
 
 from knowport.bootstrap import Composition
+from knowport.core.calibration import Fingerprint
 from knowport.core.domains import Catalogue, Finding, parse_catalogue
 from knowport.core.filter_values import checked_filter
 from knowport.core.identity import checked_doc_id
 from knowport.core.projection import project
+from knowport.core.relevance import Thresholds
 from knowport.errors import InvalidInput, LedgerError, UnknownDocument
 from knowport.model import (
     Answer,
@@ -251,6 +253,15 @@ class KnowledgeBase:
         """Hold the domain catalogue against the categories in the index."""
         scope = self.settings.retrieval.kb_scope
         return self._parts.catalogue.check(self._parts.ledger.categories(scope))
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds in force for the configured scope, calibrated or not."""
+        return self._parts.lookup_ports().thresholds
+
+    def fingerprint(self) -> Fingerprint:
+        """What calibrated thresholds depend on, as it stands now."""
+        return self._parts.fingerprint()
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 
 from hypothesis import assume, example, given
@@ -59,7 +60,7 @@ def test_a_hit_in_a_heading_never_outranks_a_better_fused_score(
     # place by place the same scores: a preference only permutes what is tied
     assert [h.scores.fused for h in preferred] == [h.scores.fused for h in plain]
     assert {h.id: h.scores for h in preferred} == {h.id: h.scores for h in plain}
-    for one, other in zip(preferred, preferred[1:], strict=False):
+    for one, other in itertools.pairwise(preferred):
         if one.scores.fused == other.scores.fused:
             assert (-bonus[one.id], one.id) < (-bonus[other.id], other.id)
 

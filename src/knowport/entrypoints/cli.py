@@ -1,8 +1,9 @@
 """The command line.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done; 1 a lookup
-found nothing; 10 the index is empty; 8 some files failed; 130 interrupted; 141 the reader of the
-output closed it; 70 a fault of ours; the others are listed in ``knowport.errors``.
+found nothing; 10 the index is empty; 8 some files failed; 12 a gate failed; 13 calibration was
+refused; 130 interrupted; 141 the reader of the output closed it; 70 a fault of ours; the others are
+listed in ``knowport.errors``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from knowport.entrypoints import render, wire
+from knowport.entrypoints import eval_cli, render, wire
 from knowport.errors import InvalidInput, KnowportError
 from knowport.knowledge_base import KnowledgeBase
 from knowport.model import FileOutcome, IngestProgress
@@ -50,6 +51,7 @@ documents_app = typer.Typer(help="List, show and delete documents.", no_args_is_
 app.add_typer(documents_app, name="documents")
 domains_app = typer.Typer(help="The domain catalogue.", no_args_is_help=True)
 app.add_typer(domains_app, name="domains")
+app.add_typer(eval_cli.app)  # `eval` and `calibrate`, at the top level
 
 # Into a pipe or a file an id is never folded over two lines.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)
@@ -74,9 +76,9 @@ Scope = Annotated[
 def _open(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
     overrides = {"home": home} if home is not None else {}
     settings = load_settings(overrides, config=config)
-    for warning in settings.warnings:
-        err.print(f"Warning: {warning}", style="yellow", markup=False)
     with KnowledgeBase(settings=settings) as kb:
+        for warning in kb.warnings:
+            err.print(f"Warning: {warning}", style="yellow", markup=False)
         yield kb
 
 

@@ -1,7 +1,8 @@
 """``knowport eval`` and ``knowport calibrate``.
 
 Progress and warnings go to standard error, the result alone to standard output. Exit codes beside
-those of ``knowport.errors``: 12 a gate failed, 8 some queries or documents failed, 130 interrupted.
+those of ``knowport.errors``: 8 some queries failed or lost a leg, or documents were not indexed; 12
+a gate failed; 13 calibration was refused; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Literal
@@ -23,18 +23,25 @@ from rich.text import Text
 
 from knowport.entrypoints import wire
 from knowport.errors import InvalidInput
-from knowport.evaluation import reports, setups, summary, tables
+from knowport.evaluation import fitting, gates, reports, setups, tables
+from knowport.evaluation.calibration import REFUSE_BELOW, calibrate, store
 from knowport.evaluation.datasets import Dataset, read_dataset
-from knowport.evaluation.runs import SetRun, Setup, Stopped, run_set
+from knowport.evaluation.harness import evaluate
+from knowport.evaluation.labelled import collect, read_labelled
+from knowport.evaluation.named import check_names
+from knowport.evaluation.runs import Setup, Stopped
+from knowport.knowledge_base import KnowledgeBase
 from knowport.model import IngestProgress
+from knowport.settings import load_settings
 
 EXIT_PARTIAL = 8
 EXIT_GATE = 12
+EXIT_REFUSED = 13
 EXIT_INTERRUPTED = 130
 SEED = 20_240_601
 MIN_WIDTH = 160
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Home = Annotated[
@@ -49,7 +56,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.
 
 
 @app.command("eval")
-def evaluate(
+def eval_command(
     set_folder: Annotated[
         Path | None, typer.Argument(metavar="SET", help="Folder of a labelled set.")
     ] = None,
@@ -78,6 +85,13 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option(help="Folder for report.md, report.json and report.html.")
     ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(help="One more measure by its ir-measures name, such as R@20 or AP@10."),
+    ] = None,
+    gate: Annotated[
+        Path | None, typer.Option(help="A gate file; it names set, settings and seed itself.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of resampling.")] = SEED,
     as_json: Json = False,
     home: Home = None,
@@ -85,11 +99,32 @@ def evaluate(
 ) -> None:
     """Measure retrieval on a labelled set, in a scratch index of its own.
 
+    Exit code 12: a gate failed. 8: some queries or documents could not be used.
+
     Example: knowport eval examples/ops-kb --compare dense hybrid --group-by group
     """
+    overrides = _overrides(home, mode, ranker)
+    if gate is not None:
+        given = {
+            "SET": set_folder,
+            "--mode": mode,
+            "--ranker": ranker,
+            "--compare": compare,
+            "--group-by": group_by,
+            "--limit": limit,
+            "--measure": measure,
+        }
+        if clash := [name for name, value in given.items() if value]:
+            raise InvalidInput(
+                f"A gate file says itself what is run; leave out {', '.join(clash)}.", field="gate"
+            )
+        _gate(gate, overrides, config, work, report, as_json=as_json)
+        return
     if set_folder is None:
         raise InvalidInput("No set was named.", field="set", remedy="Name its folder.")
-    overrides = _overrides(home, mode, ranker)
+    if compare and mode:
+        raise InvalidInput("--compare names the modes; leave out --mode.", field="mode")
+    check_names(measure or ())
     chosen = (
         [setups.setup(name, overrides, config=config) for name in compare]
         if compare
@@ -97,53 +132,147 @@ def evaluate(
     )
     dataset = _limited(read_dataset(set_folder), limit, group_by)
     folder = work or chosen[0].settings.home / "evaluation"
-    made = measure(dataset, chosen, folder, by=group_by, seed=seed)
+    made = _measured(dataset, chosen, folder, group_by, seed, measure or ())
     if report is not None:
         _write(report, made)
     _show(made, as_json=as_json)
+    if tables.warnings(made):
+        raise typer.Exit(EXIT_PARTIAL)
 
 
-def measure(
-    dataset: Dataset, chosen: Sequence[Setup], work: Path, *, by: str | None, seed: int
-) -> dict[str, Any]:
-    """Run the setups and build the report; exits with 130 when interrupted."""
-    with _StopOnInterrupt() as stop:
-        runs = [_run(dataset, setup, work, stop) for setup in _distinct(chosen)]
-    values = [summary.query_values(dataset, run.queries) for run in runs]
-    return reports.build_report(
-        dataset,
-        runs,
-        values,
-        by=by,
-        seed=seed,
-        versions=setups.versions(),
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+@app.command("calibrate")
+def calibrate_command(
+    queries: Annotated[Path, typer.Option(help="Labelled questions, JSON Lines.")],
+    refuse_below: Annotated[
+        float, typer.Option(help="Refuse where evidence is right less likely than this.")
+    ] = REFUSE_BELOW,
+    keep_weight: Annotated[
+        bool, typer.Option("--keep-weight", help="Do not fit the weight of lexical evidence.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report, but store nothing.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of folds and resampling.")] = SEED,
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Fit the relevance levels to labelled questions about this knowledge base.
 
+    A line holds text and documents (ids that answer it; an empty list: no answer). 15 questions
+    are the least, with 5 that are answered rightly and 5 that are not. Exit code 13: refused, the
+    reason is printed, and nothing is stored.
 
-def _run(dataset: Dataset, setup: Setup, work: Path, stop: _StopOnInterrupt) -> SetRun:
-    show = _Progress(setup.name)
-    try:
-        return run_set(
-            dataset,
-            setup,
-            work,
-            on_ingest=show.ingest,
-            on_query=show.queries,
-            should_stop=stop.asked,
+    Example: knowport calibrate --queries labelled.jsonl
+    """
+    if not 0 < refuse_below < fitting.MEDIUM_AT:
+        raise InvalidInput(
+            f"--refuse-below is {refuse_below}; it must lie between 0 and {fitting.MEDIUM_AT}.",
+            field="refuse_below",
         )
+    labelled = read_labelled(queries)
+    settings = load_settings({"home": home} if home is not None else {}, config=config)
+    with _StopOnInterrupt() as stop, KnowledgeBase(settings=settings) as kb:
+        if not kb.documents():
+            raise InvalidInput(
+                "The knowledge base holds no document.", field="home", remedy="Ingest some first."
+            )
+        show = _Progress("calibrate")
+        try:
+            collected = collect(kb, labelled, on_query=show.queries, should_stop=stop.asked)
+        except Stopped:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        outcome = calibrate(
+            collected.samples,
+            kb.thresholds,
+            refuse_below=refuse_below,
+            keep_weight=keep_weight,
+            seed=seed,
+        )
+        stored = None
+        if outcome.thresholds is not None and not dry_run:
+            stored = store(
+                settings.home,
+                outcome.thresholds,
+                settings.retrieval.kb_scope,
+                kb.fingerprint(),
+                outcome.report,
+            )
+    values = {
+        "calibrated": outcome.thresholds is not None,
+        "refusal": outcome.refusal,
+        "stored": str(stored) if stored else None,
+        "left_out": dict(collected.left_out),
+        **outcome.report,
+    }
+    if as_json:
+        sys.stdout.write(wire.dumps(values) + "\n")
+    else:
+        _print_tables(*tables.calibration_tables(values))
+    if outcome.refusal:
+        err.print(f"Not calibrated. {outcome.refusal}", style="yellow", markup=False)
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _gate(
+    path: Path,
+    overrides: dict[str, Any],
+    config: Path | None,
+    work: Path | None,
+    report: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    home = load_settings(overrides, config=config).home
+    gate = gates.read_gate(path, home)
+    check_names(gate.more)
+    dataset = _limited(read_dataset(gate.set_folder), None, gate.group_by)
+    made = _measured(
+        dataset, [gate.setup], work or home / "evaluation", gate.group_by, gate.seed, gate.more
+    )
+    if report is not None:
+        _write(report, made)
+    verdicts = gates.judge(gate, made)
+    passed, raised = gates.passed(verdicts), gates.raised(gate, verdicts)
+    for text in tables.warnings(made):
+        err.print(f"Warning: {text}", style="yellow", markup=False)
+    if as_json:
+        rows = [asdict(verdict) for verdict in verdicts]
+        sys.stdout.write(
+            wire.dumps({"passed": passed, "gate": str(path), "verdicts": rows, "raise_to": raised})
+            + "\n"
+        )
+    else:
+        _print_tables([], [gates.table(verdicts)])
+        if raised:
+            sys.stdout.write(f"\nBetter than expected: raise {path} to\n{raised}\n")
+        sys.stdout.write(f"Gate {path}: {'passed' if passed else 'FAILED'}\n")
+    if not passed:
+        raise typer.Exit(EXIT_GATE)
+
+
+def _measured(
+    dataset: Dataset,
+    chosen: Sequence[Setup],
+    work: Path,
+    by: str | None,
+    seed: int,
+    more: Sequence[str],
+) -> dict[str, Any]:
+    """The report; exits with 130 when interrupted."""
+    try:
+        with _StopOnInterrupt() as stop:
+            return evaluate(
+                dataset,
+                chosen,
+                work,
+                by=by,
+                seed=seed,
+                more=more,
+                progress=_Progress,
+                should_stop=stop.asked,
+            )
     except Stopped:
         err.print("Interrupted. What was embedded is kept; run the same command to go on.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def _distinct(chosen: Sequence[Setup]) -> list[Setup]:
-    """The setups under distinct names."""
-    names = [setup.name for setup in chosen]
-    return [
-        replace(setup, name=f"{setup.name} {'AB'[at]}") if names.count(setup.name) > 1 else setup
-        for at, setup in enumerate(chosen)
-    ]
 
 
 def _limited(dataset: Dataset, limit: int | None, group_by: str | None) -> Dataset:
@@ -187,17 +316,21 @@ def _show(made: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(wire.dumps(made) + "\n")
         return
+    _print_tables(tables.facts(made), tables.tables(made))
+
+
+def _print_tables(facts: Sequence[tuple[str, str]], shown: Sequence[tables.Table]) -> None:
     out = Console(highlight=False, width=None if sys.stdout.isatty() else MIN_WIDTH)
-    for name, value in tables.facts(made):
-        out.print(Text.assemble((f"{name:<14}", "bold"), value))
-    for title, head, rows in tables.tables(made):
-        shown = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for name, value in facts:
+        out.print(Text.assemble((f"{name:<14}", "bold"), value), soft_wrap=True)
+    for title, head, rows in shown:
+        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
         for at, name in enumerate(head):
-            shown.add_column(Text(name), overflow="fold", no_wrap=at == 0)
+            table.add_column(Text(name), overflow="fold", no_wrap=at == 0)
         for row in rows:
-            shown.add_row(*map(Text, row))
+            table.add_row(*map(Text, row))
         out.print()
-        out.print(shown)
+        out.print(table)
 
 
 class _StopOnInterrupt:

@@ -58,7 +58,7 @@ def calibrate(
     interval = fitting.auroc_interval(held_out.probability, right, seed=seed)
     fitted = fitting.fit(samples, weights)
     found = fitting.thresholds(fitted, refuse_below, current.language_offset)
-    report = {
+    report: dict[str, Any] = {
         **kinds,
         **settings,
         "auroc": {
@@ -75,12 +75,12 @@ def calibrate(
         "thresholds": None if found is None else asdict(found),
     }
     if found is None or interval is None or interval.low <= 0.5:
-        low = "none" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
+        ends = "none" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
         return Outcome(
             None,
             "No separation: the scores of right and wrong evidence overlap so much that any "
-            f"threshold would be a coin's toss (held-out AUROC {report['auroc']['mean']:.2f}, 95 % interval "
-            f"{low}; it must lie above 0.5).",
+            "threshold would be a coin's toss (held-out AUROC "
+            f"{report['auroc']['mean']:.2f}, 95 % interval {ends}; it must lie above 0.5).",
             report,
         )
     return Outcome(found, "", report)

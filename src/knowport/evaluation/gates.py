@@ -37,6 +37,7 @@ from knowport.errors import ConfigurationError
 from knowport.evaluation import measures, setups
 from knowport.evaluation.runs import Setup
 from knowport.evaluation.summary import OVERALL
+from knowport.evaluation.tables import Table
 from knowport.settings import Settings
 
 _KEYS = {"set", "setup", "group_by", "seed", "tolerance", "settings", "index", "expected"}
@@ -201,6 +202,18 @@ def _judged(expectation: Expectation, figures: Mapping[str, Any]) -> Verdict:
 def passed(verdicts: Sequence[Verdict]) -> bool:
     """Whether nothing stands in the way."""
     return all(verdict.passed for verdict in verdicts)
+
+
+def table(verdicts: Sequence[Verdict]) -> Table:
+    """Verdicts as a table."""
+
+    def number(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return str(value) if isinstance(value, int) else f"{value:.4f}"
+
+    rows = [[v.name, str(v.state), number(v.expected), number(v.found), v.detail] for v in verdicts]
+    return "Gate", ["what", "state", "expected", "found", ""], rows
 
 
 def raised(gate: Gate, verdicts: Sequence[Verdict]) -> str:

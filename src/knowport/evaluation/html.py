@@ -74,7 +74,7 @@ def plots(report: Mapping[str, Any]) -> list[str]:
             }
             for setup in setups
         }
-        found.append(svg.stacked(f"Latency by step, {share}", rows, "ms"))
+        found.append(svg.stacked(f"Latency: {share} of each step", rows, "ms"))
     curves = {setup["name"]: setup["risk_coverage"] for setup in setups if setup["risk_coverage"]}
     if curves:
         found.append(

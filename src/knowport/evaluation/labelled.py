@@ -85,7 +85,7 @@ def collect(
     Left out: a query that the embedder refused, whose lookup lost a leg or found nothing at all,
     and one whose documents are not in the index (then its label says nothing). Raises Stopped.
     """
-    weight = kb._parts.lookup_ports().thresholds.lexical_weight
+    weight = kb.thresholds.lexical_weight
     resolve = _Resolver(info.doc_id for info in kb.documents())
     samples, left_out = [], {}
     for done, query in enumerate(queries):

@@ -18,13 +18,13 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from knowport.core.calibration import corpus_hash
 from knowport.core.chunking import ChunkingOptions, chunk_document
 from knowport.core.identity import make_doc_id
 from knowport.core.text import normalise_text
-from knowport.errors import IndexMismatch, InvalidInput
+from knowport.errors import ConfigurationError, IndexMismatch, InvalidInput
 from knowport.evaluation.datasets import CorpusDocument, Dataset
 from knowport.evaluation.measures import ChunkSpan
 from knowport.knowledge_base import KnowledgeBase
@@ -69,6 +69,14 @@ def open_scratch(
             "trace": settings.trace.model_copy(update={"max_count": 0}),
         }
     )
+    try:
+        # Validated anew: what a server can do the embedded engine may not.
+        local = Settings.model_validate(local.model_dump())
+    except ValidationError as error:
+        reasons = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())
+        raise ConfigurationError(
+            f"Sets are measured in the embedded engine, which cannot use the settings: {reasons}.",
+        ) from None
     try:
         return KnowledgeBase(settings=local, embedder=embedder)
     except IndexMismatch as error:

@@ -55,7 +55,8 @@ def by_group(queries: Sequence[Query], by: str | None) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = defaultdict(list)
     if by is not None:
         for position, query in enumerate(queries):
-            groups[query.group(by)].append(position)
+            name = query.group(by)
+            groups[f"{name} (group)" if name == OVERALL else name].append(position)
     return {OVERALL: list(range(len(queries))), **dict(sorted(groups.items()))}
 
 

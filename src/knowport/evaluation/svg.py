@@ -21,7 +21,8 @@ def grouped_bars(
     parts = _frame(title, height, [(share, f"{share:.1f}") for share in (0, 0.2, 0.4, 0.6, 0.8, 1)])
     for at, group in enumerate(groups):
         middle = _LEFT + slot * (at + 0.5)
-        parts.append(_text(middle, height - 26, group, anchor="middle"))
+        shown = _cut(group, max(3, int(slot / 7)))
+        parts.append(_text(middle, height - 26, shown, anchor="middle"))
         for place, (name, values) in enumerate(series.items()):
             value = values[at]
             if value is None:
@@ -95,8 +96,7 @@ def changes(title: str, rows: Sequence[tuple[str, float]]) -> str:
     for at, (name, value) in enumerate(rows):
         y, size = _TOP + 22 * at, abs(value) * half
         colour = COLOURS[2] if value > 0 else COLOURS[3]
-        shown = name if len(name) <= 38 else name[:37] + "…"
-        parts.append(_text(10, y + 12, shown))
+        parts.append(_text(10, y + 12, _cut(name, 38)))
         parts.append(
             f'<rect x="{middle if value > 0 else middle - size:.1f}" y="{y}" '
             f'width="{max(size, 1):.1f}" height="16" fill="{colour}">'
@@ -134,6 +134,10 @@ def _text(
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" '
         f'font-weight="{weight}">{escape(text)}</text>'
     )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:

@@ -29,16 +29,21 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     """``(title, head, rows)`` of every table, the same for terminal, Markdown and HTML."""
     found = []
     for setup in report["setups"]:
-        title = f"{setup['name']}: ranking"
-        found.append((title, ["group", "queries", *HEAD], _rows(setup, HEAD)))
-        found.append(
-            (f"{setup['name']}: answers", ["group", "queries", *ANSWER], _rows(setup, ANSWER))
-        )
+        ranking = (*HEAD, *_more(setup))
+        for what, names in (("ranking", ranking), ("answers", ANSWER)):
+            rows = _rows(setup, names)
+            found.append((f"{setup['name']}: {what}", ["group", "queries", *names], rows))
         found.append(_behaviour(setup))
     found.append(_latency(report))
     if "comparison" in report:
         found.extend(_comparison(report["comparison"]))
     return found
+
+
+def _more(setup: Mapping[str, Any]) -> list[str]:
+    """Measures that were asked for beyond the usual ones."""
+    usual = {*HEAD, *measures.EVIDENCE, *measures.ABSTENTION}
+    return [name for name in setup["figures"][OVERALL] if name not in usual]
 
 
 def _rows(setup: Mapping[str, Any], names: Sequence[str]) -> list[list[str]]:
@@ -75,9 +80,8 @@ def _comparison(compared: Mapping[str, Any]) -> list[Table]:
     head = ["group", "measure", "n", a, b, "delta", "95 %", "p", "wins", "losses", "ties"]
     rows = []
     for group, of_group in compared["groups"].items():
-        for name in (*HEAD, *measures.EVIDENCE[:4]):
-            row = of_group.get(name)
-            if row is None:
+        for name, row in of_group.items():
+            if name == "Found":  # the counts tell it better
                 continue
             interval = row["interval"]
             ends = f"[{interval['low']:+.3f}, {interval['high']:+.3f}]" if interval else "-"
@@ -160,3 +164,85 @@ def warnings(report: Mapping[str, Any]) -> list[str]:
 def _some(items: Sequence[str], most: int = 5) -> str:
     rest = f" and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + rest
+
+
+def calibration_tables(values: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[Table]]:
+    """Facts and tables of a calibration's report."""
+    facts_shown = [
+        (
+            "queries",
+            f"{values['queries']}: {values['right']} with right evidence, "
+            f"{values['wrong']} without, of them {values['unanswerable']} unanswerable",
+        ),
+        ("seed", str(values["seed"])),
+        ("stored", values["stored"] or "no"),
+    ]
+    facts_shown += [(f"left out {name}", why) for name, why in values["left_out"].items()]
+    if "auroc" not in values:
+        return facts_shown, []
+    facts_shown.insert(
+        1,
+        (
+            "AUROC",
+            f"{cell(values['auroc'], interval=True)} held out; alone: "
+            + ", ".join(
+                f"{name} {value:.3f}" for name, value in values["auroc_of_features"].items()
+            ),
+        ),
+    )
+    names = ("refusal_precision", "refusal_recall", "unanswerable_refused", "right_refused")
+    refusals = [
+        [label, *(cell(values[key][name], interval=True) for name in names)]
+        for label, key in (("held out", "held_out"), ("thresholds in force", "in_force"))
+    ]
+    spaced = [name.replace("_", " ") for name in names]
+    found: list[Table] = [("Refusing", ["", *spaced], refusals)]
+    found.append(
+        (
+            "Other values of --refuse-below, held out",
+            ["refuse below", "refused", *spaced[:3]],
+            [
+                [
+                    f"{row['refuse_below']:.1f}",
+                    str(row["refused"]),
+                    *(_share(row[n]) for n in names[:3]),
+                ]
+                for row in values["operating_points"]
+            ],
+        )
+    )
+    if values["thresholds"]:
+        found.append(_levels_table(values))
+    found.append(
+        (
+            "Risk-coverage, held out",
+            ["coverage", "risk"],
+            [[f"{coverage:.2f}", f"{risk:.3f}"] for coverage, risk in _tenths(values)],
+        )
+    )
+    return facts_shown, found
+
+
+def _levels_table(values: Mapping[str, Any]) -> Table:
+    rows = [
+        [
+            name,
+            "-" if name == "none" else f"{values['thresholds'][name]:.4f}",
+            str(level["queries"]),
+            _share(level["right"]),
+        ]
+        for name, level in values["levels"].items()
+    ]
+    weight = values["thresholds"]["lexical_weight"]
+    title = f"Levels (lexical weight {weight:.2f}; counted on the queries fitted on)"
+    return title, ["level", "from score", "queries", "right"], rows
+
+
+def _tenths(values: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """About ten points of the curve."""
+    curve = values["risk_coverage"]
+    return [min(curve, key=lambda point: abs(point[0] - tenth / 10)) for tenth in range(1, 11)]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -41,6 +41,8 @@ def checked_matrix(
     ``what`` says who made the vectors; ``first`` is the position of their first text in the
     caller's list. Raises EmbeddingError, with ``position`` where one vector is at fault.
     """
+    if not isinstance(vectors, Sequence | np.ndarray):
+        raise EmbeddingError(f"{what} returned no list of vectors: {type(vectors).__name__}.")
     if len(vectors) != count:
         raise EmbeddingError(f"{what} returned {len(vectors)} vectors for {count} texts.")
     matrix = np.empty((count, dimension), dtype=np.float32)
