@@ -476,6 +476,25 @@ def test_traces_that_are_too_old_or_too_many_are_dropped(ledger, clock):
     assert kept(ledger, names) == names[5:]
 
 
+def test_of_the_traces_of_one_second_the_newest_stay(ledger):
+    names = [f"lk_{number}" for number in (3, 9, 1, 7, 5, 2)]
+    for name in names:
+        ledger.store_trace(name, {})
+
+    assert ledger.prune_traces(max_age_days=9, max_count=2) == 4
+    assert kept(ledger, names) == names[-2:]
+
+
+def test_catalogues_and_traces_outlive_the_connection(opened):
+    ledger = opened()
+    ledger.store_catalogue("ops", "# one")
+    ledger.store_trace("lk_1", {"found": True})
+    ledger.close()
+
+    assert opened().catalogues() == {"ops": "# one"}
+    assert opened().trace("lk_1") == {"found": True}
+
+
 @pytest.mark.parametrize("limits", [{"max_age_days": 0}, {"max_count": 0}])
 def test_a_limit_of_zero_keeps_no_trace(ledger, limits):
     ledger.store_trace("lk_1", {})

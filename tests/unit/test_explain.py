@@ -112,6 +112,39 @@ def test_in_parallel_the_duplicate_of_what_was_dropped_does_not_hide_the_reason(
     assert asked.where("a#chunk-2").reason == "over_cap"
 
 
+@pytest.mark.parametrize("ranker", ["rrf", "weighted"])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_where_the_engine_fused_the_ranks_of_the_legs_are_asked_for(ranker, parallel) -> None:
+    """Those of the attempt that found the candidate: in parallel there are two."""
+    options = replace(OPTIONS, parallel=parallel)
+    search = SearchOptions(retrieve_k=6, ranker=ranker)
+    rows = [replace(row, cosine=row.cosine - 0.2) for row in ROWS]
+    rows.append(Row("best", content="mysql lock wait", cosine=0.99, bm25=40))
+    engine = Asked("MySQL lock", rows=rows, options=replace(options, search=search))
+    ours = Asked("MySQL lock", rows=rows, options=options)
+
+    def legs(asked):
+        names = ("dense", "dense_rank", "sparse", "sparse_rank")
+        return {
+            (row["document_id"], row["found_by"][0].partition(":")[0]): [row[n] for n in names]
+            for row in asked.explain().candidates
+        }
+
+    assert len(engine.result.attempts) == 2
+    assert engine.result.candidates[0].hit.scores.sparse_rank is None
+    assert legs(engine)
+    assert legs(engine).items() <= legs(ours).items()
+
+
+def test_where_a_leg_fails_afterwards_the_other_is_still_shown() -> None:
+    asked = Asked(options=replace(OPTIONS, search=SearchOptions(retrieve_k=6, ranker="rrf")))
+    asked.index.failing["sparse"] = engine_error("sparse")
+
+    first, *_ = asked.explain().candidates
+
+    assert (first["dense_rank"], first["sparse"], first["sparse_rank"]) == (1, None, None)
+
+
 # -- where a document is ----------------------------------------------------------------------
 
 
@@ -216,6 +249,7 @@ def test_a_dense_lookup_has_no_rank_of_words() -> None:
     found = Asked(mode="dense").where("late#chunk-1")
 
     assert (found.reason, found.dense_rank, found.sparse_rank) == ("beyond_retrieve_k", 17, None)
+    assert "dense 17, sparse not searched" in found.message
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

@@ -7,31 +7,26 @@ a gate failed; 13 calibration was refused; 130 interrupted.
 
 from __future__ import annotations
 
-import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from knowport.entrypoints import wire
+from knowport.entrypoints.eval_output import Progress, StopOnInterrupt, err, print_tables
 from knowport.errors import InvalidInput
 from knowport.evaluation import fitting, gates, reports, setups, tables
 from knowport.evaluation.calibration import REFUSE_BELOW, calibrate, store
+from knowport.evaluation.calibration_tables import calibration_tables
 from knowport.evaluation.datasets import Dataset, read_dataset
 from knowport.evaluation.harness import evaluate
 from knowport.evaluation.labelled import collect, read_labelled
 from knowport.evaluation.named import check_names
 from knowport.evaluation.runs import Setup, Stopped
 from knowport.knowledge_base import KnowledgeBase
-from knowport.model import IngestProgress
 from knowport.settings import load_settings
 
 EXIT_PARTIAL = 8
@@ -39,10 +34,8 @@ EXIT_GATE = 12
 EXIT_REFUSED = 13
 EXIT_INTERRUPTED = 130
 SEED = 20_240_601
-MIN_WIDTH = 160
 
 app = typer.Typer()
-err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Home = Annotated[
     Path | None,
@@ -136,7 +129,7 @@ def eval_command(
     if report is not None:
         _write(report, made)
     _show(made, as_json=as_json)
-    if tables.warnings(made):
+    if tables.troubles(made):
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -170,12 +163,12 @@ def calibrate_command(
         )
     labelled = read_labelled(queries)
     settings = load_settings({"home": home} if home is not None else {}, config=config)
-    with _StopOnInterrupt() as stop, KnowledgeBase(settings=settings) as kb:
+    with StopOnInterrupt() as stop, KnowledgeBase(settings=settings) as kb:
         if not kb.documents():
             raise InvalidInput(
                 "The knowledge base holds no document.", field="home", remedy="Ingest some first."
             )
-        show = _Progress("calibrate")
+        show = Progress("calibrate")
         try:
             collected = collect(kb, labelled, on_query=show.queries, should_stop=stop.asked)
         except Stopped:
@@ -206,7 +199,7 @@ def calibrate_command(
     if as_json:
         sys.stdout.write(wire.dumps(values) + "\n")
     else:
-        _print_tables(*tables.calibration_tables(values))
+        print_tables(*calibration_tables(values))
     if outcome.refusal:
         err.print(f"Not calibrated. {outcome.refusal}", style="yellow", markup=False)
         raise typer.Exit(EXIT_REFUSED)
@@ -241,7 +234,7 @@ def _gate(
             + "\n"
         )
     else:
-        _print_tables([], [gates.table(verdicts)])
+        print_tables([], [gates.table(verdicts)])
         if raised:
             sys.stdout.write(f"\nBetter than expected: raise {path} to\n{raised}\n")
         sys.stdout.write(f"Gate {path}: {'passed' if passed else 'FAILED'}\n")
@@ -259,7 +252,7 @@ def _measured(
 ) -> dict[str, Any]:
     """The report; exits with 130 when interrupted."""
     try:
-        with _StopOnInterrupt() as stop:
+        with StopOnInterrupt() as stop:
             return evaluate(
                 dataset,
                 chosen,
@@ -267,7 +260,7 @@ def _measured(
                 by=by,
                 seed=seed,
                 more=more,
-                progress=_Progress,
+                progress=Progress,
                 should_stop=stop.asked,
             )
     except Stopped:
@@ -316,59 +309,4 @@ def _show(made: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(wire.dumps(made) + "\n")
         return
-    _print_tables(tables.facts(made), tables.tables(made))
-
-
-def _print_tables(facts: Sequence[tuple[str, str]], shown: Sequence[tables.Table]) -> None:
-    out = Console(highlight=False, width=None if sys.stdout.isatty() else MIN_WIDTH)
-    for name, value in facts:
-        out.print(Text.assemble((f"{name:<14}", "bold"), value), soft_wrap=True)
-    for title, head, rows in shown:
-        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-        for at, name in enumerate(head):
-            table.add_column(Text(name), overflow="fold", no_wrap=at == 0)
-        for row in rows:
-            table.add_row(*map(Text, row))
-        out.print()
-        out.print(table)
-
-
-class _StopOnInterrupt:
-    """The first Ctrl-C stops after the document or query at hand, the second at once."""
-
-    def __init__(self) -> None:
-        self._asked = False
-
-    def asked(self) -> bool:
-        return self._asked
-
-    def __enter__(self) -> _StopOnInterrupt:
-        self._before = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked:
-            raise KeyboardInterrupt
-        self._asked = True
-        err.print("Stopping. Ctrl-C again to stop at once.")
-
-
-class _Progress:
-    """At most a line every five seconds, on standard error."""
-
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._name, self._clock, self._next = name, clock, 0.0
-
-    def ingest(self, now: IngestProgress) -> None:
-        self._say(f"ingest {now.files_done}/{now.files_total} documents, {now.chunks_done} chunks")
-
-    def queries(self, done: int, total: int) -> None:
-        self._say(f"queries {done}/{total}", last=done == total)
-
-    def _say(self, text: str, *, last: bool = False) -> None:
-        if last or self._clock() >= self._next:
-            self._next = self._clock() + 5.0
-            err.print(f"{self._name}: {text}", style="dim", markup=False)
+    print_tables(tables.facts(made), tables.tables(made))

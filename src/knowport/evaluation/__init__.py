@@ -1,5 +1,7 @@
 """Measuring what the product does: sets, runs, measures, statistics, calibration, gates, reports.
 
-Pure: ``measures``, ``statistics``, ``fitting``, ``summary``, ``reports`` and ``svg``. The others
-read files or run lookups through ``KnowledgeBase``, the very pipeline that serves agents.
+``measures``, ``statistics``, ``fitting`` and ``svg`` are pure and import nothing that is not
+(enforced). ``summary``, ``tables``, ``reports``, ``html``, ``calibration.calibrate`` and
+``gates.judge`` take values and give values. ``datasets`` and ``labelled`` read files; ``scratch``
+and ``runs`` ingest and look up through ``KnowledgeBase``, the pipeline that serves agents.
 """

@@ -131,7 +131,8 @@ def read_corpus(path: Path) -> dict[str, CorpusDocument]:
         doc_id = _text(path, number, row, ("id", "_id"))
         if doc_id in found:
             raise _bad(path, number, f"the document id {doc_id!r} stands there a second time")
-        optional = {name: row.get(name) or "" for name in ("title", "category")}
+        optional = {name: row.get(name, "") for name in ("title", "category")}
+        optional = {name: "" if value is None else value for name, value in optional.items()}
         for name, value in optional.items():
             if not isinstance(value, str):
                 raise _bad(path, number, f"{name!r} is not a text")

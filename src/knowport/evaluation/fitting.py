@@ -1,11 +1,12 @@
 """Fits the thresholds of ``core.relevance`` to labelled queries. Pure and seeded.
 
-*Sample*: one query with the blocks that its lookup would return without thresholds (at most
-``rag.return_n``). It is **right** where a relevant document is among them; else it is **wrong**,
-be it that the query has no answer or that the search missed it: shown to an agent, both mislead.
+*Sample*: one query. It is **right** where a relevant document is in the evidence as it would be
+without thresholds (at most ``rag.return_n`` blocks); else it is **wrong**, be it that the query has
+no answer or that the search missed it: shown to an agent, both mislead.
 
-*Score* of a query, as the product computes it: over its blocks the highest of
-``cosine + lexical_weight * coverage (+ language offset)``. The offset stays as it is.
+*Score* of a query, as the product computes it: over all candidates of the answering attempt the
+highest of ``cosine + lexical_weight * coverage (+ language offset)``; the lookup is refused where
+it is below ``low``. The offset stays as it is.
 
 *Fit*: logistic regression ``P(right) = 1 / (1 + exp(-(a + b * score)))`` by Newton's method, with
 a ridge of ``RIDGE / 2 * b**2`` on the standardised score, so that separable data have a finite
@@ -46,7 +47,8 @@ Truth = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block: cosine -1..1, coverage 0..1, and what the language offset added to its score."""
+    """One candidate chunk: cosine -1..1, coverage 0..1, and what the language offset added to
+    its score."""
 
     cosine: float
     coverage: float

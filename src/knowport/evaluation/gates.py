@@ -37,7 +37,7 @@ from knowport.errors import ConfigurationError
 from knowport.evaluation import measures, setups
 from knowport.evaluation.runs import Setup
 from knowport.evaluation.summary import OVERALL
-from knowport.evaluation.tables import Table
+from knowport.evaluation.tables import Table, troubles
 from knowport.settings import Settings
 
 _KEYS = {"set", "setup", "group_by", "seed", "tolerance", "settings", "index", "expected"}
@@ -172,13 +172,7 @@ def judge(gate: Gate, report: Mapping[str, Any]) -> list[Verdict]:
         found.append(Verdict(name, state, count, actual))
     for expectation in gate.expected:
         found.append(_judged(expectation, setup["figures"]))
-    counts = setup["behaviour"][OVERALL]
-    troubles = {
-        "queries failed": counts["errors"],
-        "queries lost a leg": counts["degraded"],
-        "documents not indexed": len(report["set"]["not_indexed"]),
-    }
-    found.extend(Verdict(name, State.FAILED, 0, count) for name, count in troubles.items() if count)
+    found.extend(Verdict(name, State.FAILED, 0, count) for name, count in troubles(report).items())
     return found
 
 

@@ -80,7 +80,10 @@ def collect(
     on_query: Callable[[int, int], None] = lambda _done, _total: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Collected:
-    """Look every query up and judge what would be returned if no threshold held anything back.
+    """Look every query up; judge what would be returned if no threshold held anything back.
+
+    A threshold drops single chunks, and the next ones take their places: a lookup is refused when
+    not one candidate reaches it. So a sample carries all its candidates.
 
     Left out: a query that the embedder refused, whose lookup lost a leg or found nothing at all,
     and one whose documents are not in the index (then its label says nothing). Raises Stopped.
@@ -107,7 +110,7 @@ def collect(
         kept = without_thresholds(kb, result)
         blocks = tuple(
             _block(c.hit.scores.dense, c.assessment, weight)
-            for c in kept
+            for c in result.candidates
             if c.hit.scores.dense is not None
         )
         if not blocks:

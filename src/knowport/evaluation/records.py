@@ -15,7 +15,8 @@ class QueryRun:
     ``documents``  ranked by their first candidate chunk, each once, before thresholds and cap
     ``returned``   the evidence, best first, with spans in code points
     ``unfiltered_documents``  of the evidence as it would be without thresholds
-    ``score``      highest relevance score in that evidence (``core.relevance``), None if unknown
+    ``score``      highest relevance score of all candidates (``core.relevance``), None if unknown:
+                   the lookup is refused where it is below the lowest threshold
     ``milliseconds``  by step, and ``total`` as a caller sees it
     ``error``      why there is no answer, or ''
     """

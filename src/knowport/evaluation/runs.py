@@ -114,7 +114,7 @@ class _Recorder:
         ordered = sorted(result.candidates, key=lambda found: (found.rank, found.key))
         returned = [item.block.candidate for item in result.evidence]
         unfiltered = without_thresholds(self._kb, result)
-        scores = [c.assessment.score for c in unfiltered if c.assessment.score is not None]
+        scores = [c.assessment.score for c in ordered if c.assessment.score is not None]
         return QueryRun(
             query_id=query.query_id,
             documents=self._documents(ordered),

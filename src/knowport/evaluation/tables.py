@@ -161,88 +161,21 @@ def warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def troubles(report: Mapping[str, Any]) -> dict[str, int]:
+    """What keeps figures from standing for the product, with its count; nothing if all went well.
+
+    An empty document is none, nor are labels that name what is not there: public sets have both.
+    """
+    counts = {"queries failed": 0, "queries lost a leg": 0}
+    for setup in report["setups"]:
+        counts["queries failed"] += setup["behaviour"][OVERALL]["errors"]
+        counts["queries lost a leg"] += setup["behaviour"][OVERALL]["degraded"]
+    counts["documents not indexed"] = sum(
+        not reason.startswith("empty:") for reason in report["set"]["not_indexed"].values()
+    )
+    return {name: count for name, count in counts.items() if count}
+
+
 def _some(items: Sequence[str], most: int = 5) -> str:
     rest = f" and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + rest
-
-
-def calibration_tables(values: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[Table]]:
-    """Facts and tables of a calibration's report."""
-    facts_shown = [
-        (
-            "queries",
-            f"{values['queries']}: {values['right']} with right evidence, "
-            f"{values['wrong']} without, of them {values['unanswerable']} unanswerable",
-        ),
-        ("seed", str(values["seed"])),
-        ("stored", values["stored"] or "no"),
-    ]
-    facts_shown += [(f"left out {name}", why) for name, why in values["left_out"].items()]
-    if "auroc" not in values:
-        return facts_shown, []
-    facts_shown.insert(
-        1,
-        (
-            "AUROC",
-            f"{cell(values['auroc'], interval=True)} held out; alone: "
-            + ", ".join(
-                f"{name} {value:.3f}" for name, value in values["auroc_of_features"].items()
-            ),
-        ),
-    )
-    names = ("refusal_precision", "refusal_recall", "unanswerable_refused", "right_refused")
-    refusals = [
-        [label, *(cell(values[key][name], interval=True) for name in names)]
-        for label, key in (("held out", "held_out"), ("thresholds in force", "in_force"))
-    ]
-    spaced = [name.replace("_", " ") for name in names]
-    found: list[Table] = [("Refusing", ["", *spaced], refusals)]
-    found.append(
-        (
-            "Other values of --refuse-below, held out",
-            ["refuse below", "refused", *spaced[:3]],
-            [
-                [
-                    f"{row['refuse_below']:.1f}",
-                    str(row["refused"]),
-                    *(_share(row[n]) for n in names[:3]),
-                ]
-                for row in values["operating_points"]
-            ],
-        )
-    )
-    if values["thresholds"]:
-        found.append(_levels_table(values))
-    found.append(
-        (
-            "Risk-coverage, held out",
-            ["coverage", "risk"],
-            [[f"{coverage:.2f}", f"{risk:.3f}"] for coverage, risk in _tenths(values)],
-        )
-    )
-    return facts_shown, found
-
-
-def _levels_table(values: Mapping[str, Any]) -> Table:
-    rows = [
-        [
-            name,
-            "-" if name == "none" else f"{values['thresholds'][name]:.4f}",
-            str(level["queries"]),
-            _share(level["right"]),
-        ]
-        for name, level in values["levels"].items()
-    ]
-    weight = values["thresholds"]["lexical_weight"]
-    title = f"Levels (lexical weight {weight:.2f}; counted on the queries fitted on)"
-    return title, ["level", "from score", "queries", "right"], rows
-
-
-def _tenths(values: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """About ten points of the curve."""
-    curve = values["risk_coverage"]
-    return [min(curve, key=lambda point: abs(point[0] - tenth / 10)) for tenth in range(1, 11)]
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from knowport.core.identity import parse_evidence_key
 from knowport.errors import EmbeddingError, EngineError, InvalidInput
-from knowport.model import DocumentInfo, LookupResult, SearchMode, SearchRequest
+from knowport.model import (
+    AttemptName,
+    Candidate,
+    DocumentInfo,
+    LookupResult,
+    QueryPlan,
+    Scores,
+    SearchHit,
+    SearchMode,
+    SearchRequest,
+)
 from knowport.pipelines.lookup import LookupOptions, LookupPorts
 from knowport.pipelines.trace import fates
+from knowport.ports import Embedder, KnowledgeSearchPort
 
 MAX_WIDTH = 16_384  # the widest search that a Milvus server allows
 _TOLERANCE = 1e-9
@@ -58,6 +70,7 @@ def explain(
     result: LookupResult, document_id: str | None, ports: LookupPorts, options: LookupOptions
 ) -> Explanation:
     """Explain a lookup, and where ``document_id`` ended up in it if one is named."""
+    result = _with_leg_scores(result, ports, options)
     return Explanation(
         result=result,
         candidates=tuple(fates(result)),
@@ -163,37 +176,79 @@ def _too_far(
     ports: LookupPorts,
     options: LookupOptions,
 ) -> Whereabouts:
+    assert ports.index is not None  # else the ledger would know no document
+    width = min(MAX_WIDTH, ports.index.count(kb_scope=result.plan.kb_scope) or 1)
     ranks: dict[str, int | None] = {"dense": None, "sparse": None}
-    failed: set[str] = set()
-    if ports.index is not None:
-        plan = result.plan
-        request = SearchRequest(
-            query=plan.text,
-            vector=None,
-            kb_scope=plan.kb_scope,
-            retrieve_k=min(MAX_WIDTH, ports.index.count(kb_scope=plan.kb_scope) or 1),
-            category=result.attempts[-1].category,
+    shown = dict.fromkeys(ranks, "not searched")
+    category = result.attempts[-1].category
+    for leg, found in _legs(result.plan, category, width, ports.index, ports.embedder):
+        if found is None:
+            shown[leg] = "failed"
+            continue
+        keys = (f"{hit.doc_id}#chunk-{hit.chunk_index}" for hit in found)
+        ranks[leg] = next(
+            (rank for rank, key in enumerate(keys, start=1) if _is(key, doc_id, chunk)), None
         )
-        legs: tuple[SearchMode, ...] = ("dense",) if plan.mode == "dense" else ("dense", "sparse")
-        for leg in legs:
-            try:
-                vector = ports.embedder.embed_query(plan.text) if leg == "dense" else None
-                found = ports.index.search(replace(request, mode=leg, vector=vector))
-            except (EmbeddingError, EngineError):  # the lookup could do without it as well
-                failed.add(leg)
-                continue
-            keys = (f"{hit.doc_id}#chunk-{hit.chunk_index}" for hit in found)
-            ranks[leg] = next(
-                (rank for rank, key in enumerate(keys, start=1) if _is(key, doc_id, chunk)), None
-            )
-    shown = ", ".join(
-        f"{leg} {'failed' if leg in failed else rank or 'not found'}" for leg, rank in ranks.items()
-    )
+        shown[leg] = str(ranks[leg] or "not found")
     return Whereabouts(
         document_id,
         "beyond_retrieve_k",
         f"The search kept the first {options.search.retrieve_k} (rag.retrieve_k); without that "
-        f"limit its rank is: {shown}.",
+        f"limit its rank is: {', '.join(f'{leg} {rank}' for leg, rank in shown.items())}.",
         ranks["dense"],
         ranks["sparse"],
     )
+
+
+def _with_leg_scores(
+    result: LookupResult, ports: LookupPorts, options: LookupOptions
+) -> LookupResult:
+    """The result with what each leg says of the candidates, where the engine fused them itself."""
+    known: dict[tuple[AttemptName, SearchMode, str], Scores] = {}
+    for attempt in result.attempts:
+        if ports.index is None or attempt.mode != "hybrid" or attempt.weights is not None:
+            continue
+        width = options.search.retrieve_k
+        legs = _legs(result.plan, attempt.category, width, ports.index, ports.embedder)
+        for leg, hits in legs:
+            known |= {(attempt.name, leg, hit.id): hit.scores for hit in hits or ()}
+    unknown = Scores()
+
+    def filled(candidate: Candidate) -> Candidate:
+        hit, name = candidate.hit, candidate.reasons[0].attempt
+        sparse = known.get((name, "sparse", hit.id), unknown)
+        scores = replace(
+            hit.scores,
+            dense_rank=known.get((name, "dense", hit.id), unknown).dense_rank,
+            sparse=sparse.sparse,
+            sparse_rank=sparse.sparse_rank,
+        )
+        return replace(candidate, hit=replace(hit, scores=scores))
+
+    if not known:
+        return result
+    return replace(result, candidates=tuple(map(filled, result.candidates)))
+
+
+def _legs(
+    plan: QueryPlan,
+    category: str | None,
+    width: int,
+    index: KnowledgeSearchPort,
+    embedder: Embedder,
+) -> Iterator[tuple[SearchMode, tuple[SearchHit, ...] | None]]:
+    """Each leg of a search on its own; None for one that failed: a lookup can do without one."""
+    request = SearchRequest(
+        query=plan.text,
+        vector=None,
+        kb_scope=plan.kb_scope,
+        retrieve_k=width,
+        category=category,
+    )
+    legs: tuple[SearchMode, ...] = ("dense",) if plan.mode == "dense" else ("dense", "sparse")
+    for leg in legs:
+        try:
+            vector = embedder.embed_query(plan.text) if leg == "dense" else None
+            yield leg, index.search(replace(request, mode=leg, vector=vector))
+        except (EmbeddingError, EngineError):
+            yield leg, None
