@@ -15,7 +15,7 @@ A job names what to ``do``:
             line; with ``seconds_per_text`` on a hash embedder that takes so long
 
 With ``die_after`` the process kills itself as by SIGKILL when that call of an adapter
-(``SqlLedger.begin_write``) has returned.
+(``SqlLedger.begin_writes``) has returned.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
 from knowport.core.relevance import Thresholds, default_thresholds
 from knowport.errors import ConfigurationError, IndexMismatch
 from knowport.model import Generation, Notice
-from knowport.pipelines.ingest import IngestPorts, recover
+from knowport.pipelines.ingest import IngestPorts
 from knowport.pipelines.lookup import LookupOptions, LookupPorts
+from knowport.pipelines.recovery import recover
 from knowport.pipelines.search import SearchOptions
 from knowport.ports import Embedder
 from knowport.settings import Settings
@@ -232,7 +233,7 @@ class Composition:
             self.generation = replace(generation, proved_on=engine.version)
             self.ledger.add_generation(self.generation)
         self.index = index
-        recover(self._ingest_ports(index))
+        recover(self.embedder, self.ledger, index, self._ingest_ports(index).chunking)
 
     def _refuse_mismatch(self, generation: Generation) -> None:
         current: dict[str, tuple[Any, Any]] = {

@@ -36,8 +36,9 @@ from knowport.model import (
     Status,
 )
 from knowport.pipelines.explain import Explanation, explain
-from knowport.pipelines.ingest import IngestOptions, delete_document, ingest
+from knowport.pipelines.ingest import IngestOptions, ingest
 from knowport.pipelines.lookup import lookup
+from knowport.pipelines.replace import delete_document
 from knowport.pipelines.trace import trace_of
 from knowport.ports import Embedder
 from knowport.settings import Settings, load_settings

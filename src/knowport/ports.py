@@ -66,6 +66,10 @@ class KnowledgeSearchPort(Protocol):
 class KnowledgeWritePort(Protocol):
     """Writes one generation of the index."""
 
+    def check(self, chunks: Sequence[IndexedChunk]) -> None:
+        """Raises InvalidInput for what ``upsert_chunks`` would refuse."""
+        ...
+
     def upsert_chunks(self, chunks: Sequence[IndexedChunk]) -> None:
         """Store chunks, replacing those of the same id. All of them are checked before any is
         written; raises InvalidInput or EngineError."""
@@ -105,12 +109,17 @@ class Ledger(Protocol):
         """Distinct non-empty categories of a scope, sorted."""
         ...
 
-    def begin_write(self, document: Document, chunk_count: int) -> None:
-        """Record that a document is about to be written (state ``writing``)."""
+    def infos(self, doc_ids: Sequence[str]) -> Mapping[str, DocumentInfo]:
+        """What is known of documents, by id; unknown ones are absent."""
         ...
 
-    def commit_write(self, doc_id: str) -> None:
-        """Record that the engine holds the document (state ``indexed``)."""
+    def begin_writes(self, writes: Sequence[tuple[Document, int]]) -> None:
+        """Record at once that documents of so many chunks are about to be written (state
+        ``writing``)."""
+        ...
+
+    def commit_writes(self, doc_ids: Sequence[str]) -> None:
+        """Record at once that the engine holds the documents (state ``indexed``)."""
         ...
 
     def begin_delete(self, doc_id: str) -> None: ...

@@ -98,8 +98,8 @@ def ledger(opened) -> Ledger:
 
 def write(ledger, *doc_ids, **changes):
     for doc_id in doc_ids:
-        ledger.begin_write(replace(DOCUMENT, doc_id=doc_id, **changes), 1)
-        ledger.commit_write(doc_id)
+        ledger.begin_writes([(replace(DOCUMENT, doc_id=doc_id, **changes), 1)])
+        ledger.commit_writes([doc_id])
 
 
 def ids(infos):
@@ -121,7 +121,7 @@ def test_an_empty_ledger(ledger):
 
 
 def test_a_document_is_writing_until_it_is_committed(ledger):
-    ledger.begin_write(DOCUMENT, 7)
+    ledger.begin_writes([(DOCUMENT, 7)])
 
     begun = ledger.document("ops/disk.md")
     assert begun == DocumentInfo(
@@ -139,7 +139,7 @@ def test_a_document_is_writing_until_it_is_committed(ledger):
     assert ledger.unfinished() == ledger.documents() == (begun,)
     assert ledger.document_text("ops/disk.md") == DOCUMENT
 
-    ledger.commit_write("ops/disk.md")
+    ledger.commit_writes(["ops/disk.md"])
 
     done = ledger.document("ops/disk.md")
     assert done == replace(begun, state="indexed", updated_at=done.updated_at)
@@ -163,7 +163,7 @@ def test_a_new_version_takes_the_place_of_the_old_when_it_is_begun(ledger):
         "ops/disk.md", "wiki", "New", "", "other", "New text", "plain", "f" * 64, {"k": [1]}
     )
 
-    ledger.begin_write(newer, 2)
+    ledger.begin_writes([(newer, 2)])
 
     info = ledger.document("ops/disk.md")
     assert (info.state, info.chunk_count, info.kb_scope) == ("writing", 2, "other")
@@ -200,7 +200,11 @@ def test_what_is_being_deleted_can_be_written_again(ledger):
 
 
 def test_changing_the_state_of_an_unknown_document_makes_none(ledger):
-    for change in (ledger.commit_write, ledger.begin_delete, ledger.commit_delete):
+    for change in (
+        lambda doc_id: ledger.commit_writes([doc_id]),
+        ledger.begin_delete,
+        ledger.commit_delete,
+    ):
         change("gone")
 
     assert ledger.documents() == ()
@@ -213,7 +217,7 @@ def test_an_id_that_cannot_be_stored_is_unknown(ledger, doc_id):
 
 def test_documents_are_in_order_of_id(ledger):
     for doc_id in reversed(IN_ORDER):
-        ledger.begin_write(replace(DOCUMENT, doc_id=doc_id), 1)
+        ledger.begin_writes([(replace(DOCUMENT, doc_id=doc_id), 1)])
 
     assert ids(ledger.documents()) == ids(ledger.unfinished()) == IN_ORDER
     assert ids(ledger.documents(kb_scope="default", category="linux")) == IN_ORDER
@@ -285,7 +289,7 @@ def test_the_longest_values_fit(ledger):
         text="备份🚀\n" * 500_000,
     )
 
-    ledger.begin_write(longest, 2**31 - 1)
+    ledger.begin_writes([(longest, 2**31 - 1)])
 
     assert ledger.document_text(longest.doc_id) == longest
     assert ledger.document(longest.doc_id).chunk_count == 2**31 - 1
@@ -512,7 +516,7 @@ def test_all_is_there_after_opening_again(opened):
     first.add_generation(GENERATION)
     first.store_vectors(EMBEDDER, {"x": vector(1)})
     write(first, "a")
-    first.begin_write(replace(DOCUMENT, doc_id="b"), 1)
+    first.begin_writes([(replace(DOCUMENT, doc_id="b"), 1)])
     first.close()
 
     second = opened()
@@ -526,9 +530,9 @@ def test_all_is_there_after_opening_again(opened):
 def test_each_connection_sees_what_the_other_has_written(opened):
     one, other = opened(), opened()
 
-    one.begin_write(DOCUMENT, 1)
+    one.begin_writes([(DOCUMENT, 1)])
     assert other.document(DOCUMENT.doc_id).state == "writing"
-    other.commit_write(DOCUMENT.doc_id)
+    other.commit_writes([DOCUMENT.doc_id])
     assert one.document(DOCUMENT.doc_id).state == "indexed"
     one.begin_delete(DOCUMENT.doc_id)
     one.commit_delete(DOCUMENT.doc_id)
@@ -595,8 +599,8 @@ def test_a_failure_is_an_error_and_never_an_empty_answer(url, ledger):
         lambda: ledger.categories("default"),
         lambda: ledger.document("a"),
         lambda: ledger.document_text("a"),
-        lambda: ledger.begin_write(DOCUMENT, 1),
-        lambda: ledger.commit_write("a"),
+        lambda: ledger.begin_writes([(DOCUMENT, 1)]),
+        lambda: ledger.commit_writes(["a"]),
         lambda: ledger.begin_delete("a"),
         lambda: ledger.commit_delete("a"),
     ):

@@ -171,7 +171,7 @@ def test_should_stop_keeps_the_document_at_hand_as_it_was(home: Path, base: Path
         assert [result.doc_id for result in report.files] == [doc_id(0)]
         assert_whole(kb)
         assert_findable(kb, 0, "second")
-        assert_findable(kb, 1, "first")
+        assert_findable(kb, DOCUMENTS - 1, "first")  # of a later group
 
 
 # -- kill -9 --------------------------------------------------------------------------------------
@@ -246,10 +246,10 @@ def test_kill_9_at_any_moment(
 @pytest.mark.parametrize(
     ("point", "version_of_first"),
     [
-        ("SqlLedger.begin_write", "second"),  # before the engine is written
+        ("SqlLedger.begin_writes", "second"),  # before the engine is written
         ("MilvusIndex.upsert_chunks", "second"),  # before the old tail is deleted
         ("MilvusIndex.delete_by_doc_id", "second"),  # before the ledger commits
-        ("SqlLedger.commit_write", "second"),
+        ("SqlLedger.commit_writes", "second"),
         ("SqlLedger.store_vectors", "first"),  # before anything is replaced
     ],
 )
@@ -261,7 +261,7 @@ def test_killed_inside_a_replacement(
     with reopened(home) as kb:
         assert_whole(kb)
         assert_findable(kb, 0, version_of_first)
-        assert_findable(kb, 1, "first")
+        assert_findable(kb, DOCUMENTS - 1, "first")  # of a later group
         assert kb.ingest(base / "v2", source="kb").count(FileOutcome.FAILED) == 0
         assert_whole(kb)
         assert_findable(kb, 0, "second")

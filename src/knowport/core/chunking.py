@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import regex
 
@@ -73,7 +74,7 @@ def document_title(text: str, text_format: TextFormat, front_matter: FrontMatter
             return words[: grapheme_cut(words, MAX_HEADING)]
     if text_format == "plain":
         return None
-    sections = parse_markdown(text, front_matter.body_start)
+    sections = _markdown_sections(text, front_matter.body_start)
     titles = (section.breadcrumb[-1] for section in sections if section.level == 1)
     return next(filter(None, titles), None)
 
@@ -86,7 +87,7 @@ def chunk_document(
     Front matter of a Markdown text is not part of any chunk, but spans count from before it.
     """
     if text_format == "markdown":
-        sections = parse_markdown(text, split_front_matter(text).body_start)
+        sections = _markdown_sections(text, split_front_matter(text).body_start)
     else:
         sections = _plain_sections(text)
     full = Budget(options.size, options.max_bytes)
@@ -101,14 +102,20 @@ def chunk_document(
     )
 
 
-def _plain_sections(text: str) -> list[Section]:
+# A document is asked for its title and then for its chunks: parsed once for both.
+@lru_cache(maxsize=1)
+def _markdown_sections(text: str, start: int) -> tuple[Section, ...]:
+    return tuple(parse_markdown(text, start))
+
+
+def _plain_sections(text: str) -> tuple[Section, ...]:
     """One section whose blocks are the paragraphs of a plain text."""
     blocks = []
     for paragraph in _PARAGRAPH.finditer(text):
         source = paragraph[0].rstrip()
         kind = BlockKind.BLANK if _RULE.fullmatch(source) else BlockKind.PROSE
         blocks.append(Block(kind, paragraph.start(), paragraph.start() + len(source)))
-    return [Section((), 0, 0, text.count("\n") + 1, 0, len(text), tuple(blocks))]
+    return (Section((), 0, 0, text.count("\n") + 1, 0, len(text), tuple(blocks)),)
 
 
 def _with_carried_headings(

@@ -1,47 +1,47 @@
 """From files to an index: load, chunk, embed what is new, replace.
 
-A document is replaced so that a reader sees the old or the new: its vectors are made first, then
-the ledger records the new text as ``writing``, the new chunks are upserted over the old, the tail
-of a longer old version is deleted, and the ledger says ``indexed``. What an interruption leaves
-in ``writing`` or ``deleting`` is finished by ``recover`` at the next start.
+Files are taken in order and written in groups, because ten rows in a write cost the engine a
+third of what five hundred do. A group grows while groups take less than a second, so that a slow
+embedder still finishes its documents a few at a time. Vectors are made before anything is
+written, so an embedder that fails leaves every document as it was.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
 
-from knowport.core.chunking import ChunkingOptions, chunk_document, document_title
-from knowport.core.compose import search_text, text_hash
+from knowport.core.chunking import ChunkingOptions, document_title
+from knowport.core.compose import text_hash
 from knowport.core.filter_values import checked_filter
 from knowport.core.front_matter import FrontMatter, split_front_matter
-from knowport.core.identity import evidence_key, make_doc_id
+from knowport.core.identity import make_doc_id
 from knowport.core.text import normalise_text
-from knowport.errors import EmbeddingError, EngineError, InvalidInput, LoadError, UnknownDocument
+from knowport.errors import EmbeddingError, EngineError, InvalidInput, LoadError
 from knowport.model import (
-    Chunk,
     Document,
     DocumentInfo,
     FileOutcome,
     FileResult,
-    IndexedChunk,
     IngestProgress,
     IngestReport,
     LoadedFile,
-    Vector,
 )
-from knowport.ports import Embedder, KnowledgeSearchPort, KnowledgeWritePort, Ledger
+from knowport.pipelines.replace import CutDocument, Index, Write, cut, replace_documents
+from knowport.pipelines.vectors import Vectors
+from knowport.ports import Embedder, Ledger
 
 # Part of every content hash: a change in how chunks are cut makes every document new.
 CHUNKER_VERSION = 1
-
-
-class Index(KnowledgeSearchPort, KnowledgeWritePort, Protocol):
-    """A generation that can be read and written."""
+# Chunks that a group holds at least: at first, and while groups are quick.
+FIRST_GROUP, LARGEST_GROUP = 100, 500
+QUICK_SECONDS = 1.0
+# So many files are asked of the ledger at once.
+LOOK_AHEAD = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,40 +82,19 @@ def ingest(
     """Bring the files below ``root`` into the index.
 
     A file that cannot be used is reported and the others go on. ``should_stop`` is asked between
-    files and between embedding batches; the document at hand then stays as it was. Raises
+    files and between embedding batches; what has all its vectors by then is still written. Raises
     InvalidInput for the root or the options, and EngineError, EmbeddingError or LedgerError where
     going on makes no sense; what was finished until then stays.
     """
     started = time.monotonic()
     options = _checked(options)
     files = list(ports.find(root))
-    sizes = [_size(path) for path in files]
-    total, done = sum(sizes), 0
-    run = _Run(ports, options, root if root.is_dir() else root.parent, should_stop)
+    run = _Run(ports, options, root if root.is_dir() else root.parent, files)
     results: list[FileResult] = []
-    for position, path in enumerate(files):
-
-        def report(
-            share: float, done: int = done, position: int = position, path: Path = path
-        ) -> None:
-            on_progress(
-                IngestProgress(
-                    bytes_done=done + int(share * sizes[position]),
-                    bytes_total=total,
-                    files_done=position,
-                    files_total=len(files),
-                    chunks_done=run.embedded + run.reused,
-                    path=str(path),
-                )
-            )
-
-        report(0.0)
-        try:
-            results.append(run.file(path, report))
-        except _Stopped:
+    for group in run.groups(should_stop):
+        results.extend(run.write(group, should_stop, on_progress))
+        if run.stopped:
             break
-        report(1.0)
-        done += sizes[position]
     if run.written:
         _verify(ports, options.kb_scope)
     return IngestReport(
@@ -127,56 +106,78 @@ def ingest(
     )
 
 
-class _Stopped(Exception):
-    """The caller asked to stop."""
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A file whose document is new or changed."""
+
+    path: Path
+    cut: CutDocument
+    new: bool
+
+    @property
+    def doc_id(self) -> str:
+        return self.cut.document.doc_id
+
+    def failed(self, reason: str, error: Exception) -> FileResult:
+        return FileResult(
+            str(self.path), FileOutcome.FAILED, self.doc_id, reason=reason, detail=str(error)
+        )
 
 
 class _Run:
     """The state of one ingest: what it has seen and counted."""
 
     def __init__(
-        self,
-        ports: IngestPorts,
-        options: IngestOptions,
-        root: Path,
-        should_stop: Callable[[], bool],
+        self, ports: IngestPorts, options: IngestOptions, root: Path, files: Sequence[Path]
     ) -> None:
-        self.ports, self.options, self.root = ports, options, root
-        self.should_stop = should_stop
+        self.ports, self.options, self.root, self.files = ports, options, root, files
+        self.bytes = list(accumulate(map(_size, files), initial=0))
         self.seen: dict[str, Path] = {}
-        self.written = self.embedded = self.reused = 0
+        self.done = self.written = self.embedded = 0
+        self.stopped = False
 
-    def file(self, path: Path, report: Callable[[float], None]) -> FileResult:
-        """Bring in one file; raises _Stopped."""
-        if self.should_stop():
-            raise _Stopped
+    # -- reading ----------------------------------------------------------------------------
+
+    def groups(self, should_stop: Callable[[], bool]) -> Iterator[list[FileResult | _Opened]]:
+        """Files in order, in groups that hold enough chunks to be worth a write."""
+        group: list[FileResult | _Opened] = []
+        chunks, goal, started = 0, FIRST_GROUP, time.monotonic()
+        for path, known in self._with_infos():
+            if should_stop():
+                self.stopped = True
+                break
+            group.append(self._open(path, known))
+            chunks += _chunk_count(group[-1])
+            if chunks >= goal or len(group) >= LARGEST_GROUP:
+                yield group
+                quick = time.monotonic() - started < QUICK_SECONDS
+                goal = min(2 * goal, LARGEST_GROUP) if quick else max(goal // 2, FIRST_GROUP)
+                group, chunks, started = [], 0, time.monotonic()
+        if group:
+            yield group
+
+    def _with_infos(self) -> Iterator[tuple[Path, DocumentInfo | None]]:
+        """Each file with what the ledger knows of its document."""
+        for start in range(0, len(self.files), LOOK_AHEAD):
+            paths = self.files[start : start + LOOK_AHEAD]
+            ids = [self._doc_id(path) for path in paths]
+            known = self.ports.ledger.infos([doc_id for doc_id in ids if doc_id])
+            yield from ((path, known.get(doc_id)) for path, doc_id in zip(paths, ids, strict=True))
+
+    def _doc_id(self, path: Path) -> str:
+        try:
+            return make_doc_id(self.options.source, path.relative_to(self.root).as_posix())
+        except InvalidInput:
+            return ""  # opening it will say what is wrong
+
+    def _open(self, path: Path, known: DocumentInfo | None) -> FileResult | _Opened:
+        """Read a file and cut it, or say why there is nothing to do."""
         name = str(path)
         doc_id: str | None = None
         try:
             doc_id = make_doc_id(self.options.source, path.relative_to(self.root).as_posix())
             self._claim(doc_id, path)
             document = self._document(doc_id, path)
-            known = self.ports.ledger.document(doc_id)
-            if known is not None and known.kb_scope != document.kb_scope:
-                raise InvalidInput(
-                    f"Document {doc_id!r} already stands in scope {known.kb_scope!r}.",
-                    field="doc_id",
-                    remedy="Ingest it under another source name, or delete it first.",
-                )
-            if (
-                known is not None
-                and known.state == "indexed"
-                and known.content_hash == document.content_hash
-                and not self.options.force
-            ):
-                return FileResult(name, FileOutcome.UNCHANGED, doc_id, known.chunk_count)
-            chunks = _chunks(document, self.ports.chunking)
-            if not chunks:
-                return FileResult(
-                    name, FileOutcome.SKIPPED, doc_id, reason="empty", detail="It holds no text."
-                )
-            vectors = self._vectors(chunks, report)
-            self._replace(document, chunks, vectors, known)
         except LoadError as error:
             skipped = error.reason == "unsupported_format"
             outcome = FileOutcome.SKIPPED if skipped else FileOutcome.FAILED
@@ -185,35 +186,28 @@ class _Run:
             return FileResult(
                 name, FileOutcome.FAILED, doc_id, reason=f"invalid_{error.field}", detail=str(error)
             )
-        except EmbeddingError as error:
-            if error.position is None:  # not this text is to blame: the next would fail as well
-                raise
+        if known is not None and known.kb_scope != document.kb_scope:
             return FileResult(
-                name, FileOutcome.FAILED, doc_id, reason="embedding", detail=str(error)
+                name,
+                FileOutcome.FAILED,
+                doc_id,
+                reason="invalid_doc_id",
+                detail=f"Document {doc_id!r} already stands in scope {known.kb_scope!r}. Ingest it "
+                "under another source name, or delete it first.",
             )
-        self.written += len(chunks)
-        return FileResult(name, FileOutcome.INDEXED, doc_id, len(chunks))
-
-    def _replace(
-        self,
-        document: Document,
-        chunks: Sequence[Chunk],
-        vectors: Sequence[Vector],
-        known: DocumentInfo | None,
-    ) -> None:
-        ledger, doc_id = self.ports.ledger, document.doc_id
-        before = ledger.document_text(doc_id) if known else None
-        try:
-            replace_document(document, chunks, vectors, ledger, self.ports.index, new=not known)
-        except InvalidInput:
-            # The index refused it before it wrote anything. The ledger goes back as well: left in
-            # `writing` it would be tried, and refused, at every start.
-            if known and before:
-                ledger.begin_write(before, known.chunk_count)
-                ledger.commit_write(doc_id)
-            else:
-                ledger.commit_delete(doc_id)
-            raise
+        if (
+            known is not None
+            and known.state == "indexed"
+            and known.content_hash == document.content_hash
+            and not self.options.force
+        ):
+            return FileResult(name, FileOutcome.UNCHANGED, doc_id, known.chunk_count)
+        whole = cut(document, self.ports.chunking)
+        if not whole.chunks:
+            return FileResult(
+                name, FileOutcome.SKIPPED, doc_id, reason="empty", detail="It holds no text."
+            )
+        return _Opened(path, whole, new=known is None)
 
     def _claim(self, doc_id: str, path: Path) -> None:
         # Two names that differ only in Unicode form have one id: neither may win silently.
@@ -256,102 +250,109 @@ class _Run:
             return checked_filter(from_front_matter, field="category") or ""
         return ""
 
-    def _vectors(self, chunks: Sequence[Chunk], report: Callable[[float], None]) -> list[Vector]:
-        """One vector for each chunk, from the cache or the embedder, in small batches."""
-        embedder, ledger = self.ports.embedder, self.ports.ledger
-        texts = {text_hash(text): text for text in map(search_text, chunks)}
-        known = dict(ledger.cached_vectors(embedder.identity, list(texts)))
-        missing = [name for name in texts if name not in known]
-        self.reused += len(chunks) - len(missing)
-        for start in range(0, len(missing), embedder.batch_size):
-            if self.should_stop():
-                raise _Stopped
-            batch = missing[start : start + embedder.batch_size]
-            try:
-                matrix = embedder.embed_documents([texts[name] for name in batch])
-            except EmbeddingError as error:
-                place = error.position or 0
-                where = "" if error.position is not None else "In the batch from "
-                error.message = f"{where}{_key_of(chunks, batch[place])}: {error.message}"
-                raise
-            new = dict(zip(batch, matrix, strict=True))
-            ledger.store_vectors(embedder.identity, new)
-            known.update(new)
-            self.embedded += len(batch)
-            report((start + len(batch)) / len(missing))
-        return [known[text_hash(search_text(chunk))] for chunk in chunks]
+    # -- writing ----------------------------------------------------------------------------
 
+    def write(
+        self,
+        group: list[FileResult | _Opened],
+        should_stop: Callable[[], bool],
+        on_progress: Callable[[IngestProgress], None],
+    ) -> list[FileResult]:
+        """Embed and write a group; the results of its files, fewer if stopped before their turn."""
+        failed: dict[str, FileResult] = {}
+        opened = [item for item in group if isinstance(item, _Opened)]
+        vectors = Vectors(self.ports.embedder, self.ports.ledger)
 
-def replace_document(
-    document: Document,
-    chunks: Sequence[Chunk],
-    vectors: Sequence[Vector],
-    ledger: Ledger,
-    index: Index,
-    *,
-    new: bool,
-) -> None:
-    """Write a document over its older version; ``new`` promises that there is none."""
-    ledger.begin_write(document, len(chunks))
-    index.upsert_chunks(
-        [
-            IndexedChunk(
-                chunk=chunk,
-                source=document.source,
-                category=document.category,
-                kb_scope=document.kb_scope,
-                content_hash=text_hash(chunk.content),
-                search_text=search_text(chunk),
-                vector=vector,
-                metadata=document.metadata,
-            )
-            for chunk, vector in zip(chunks, vectors, strict=True)
-        ]
-    )
-    if not new:
-        index.delete_by_doc_id(document.doc_id, from_index=len(chunks))
-    ledger.commit_write(document.doc_id)
+        def refuse(name: str, error: EmbeddingError) -> set[str]:
+            for item in opened:
+                if name in item.cut.hashes:
+                    failed[item.doc_id] = item.failed("embedding", error)
+            needed = {n for o in opened if o.doc_id not in failed for n in o.cut.hashes}
+            return {n for o in opened for n in o.cut.hashes} - needed
 
-
-def delete_document(doc_id: str, ledger: Ledger, index: KnowledgeWritePort) -> int:
-    """Delete a document; returns how many chunks went. Raises UnknownDocument."""
-    if ledger.document(doc_id) is None:
-        raise UnknownDocument(
-            f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
-        )
-    ledger.begin_delete(doc_id)
-    removed = index.delete_by_doc_id(doc_id)
-    ledger.commit_delete(doc_id)
-    return removed
-
-
-def recover(ports: IngestPorts) -> int:
-    """Finish what was interrupted; returns the number of documents finished.
-
-    ========  ================================================================
-    state     action
-    ========  ================================================================
-    writing   write the ledger's text again, whole, and delete the tail; delete a document that
-              the index refuses, which the next ingest of its file will report
-    deleting  delete again
-    ========  ================================================================
-    """
-    unfinished = ports.ledger.unfinished()
-    for info in unfinished:
-        if info.state == "deleting":
-            delete_document(info.doc_id, ports.ledger, ports.index)
-            continue
-        document = ports.ledger.document_text(info.doc_id)
-        if document is None:  # deleted by another process meanwhile
-            continue
-        chunks = _chunks(document, ports.chunking)
-        run = _Run(ports, IngestOptions(document.source, document.kb_scope), Path(), bool)
-        vectors = run._vectors(chunks, lambda _: None)
+        self._report(on_progress, 0, 0.0)
         try:
-            replace_document(document, chunks, vectors, ports.ledger, ports.index, new=False)
-        except InvalidInput:
-            delete_document(info.doc_id, ports.ledger, ports.index)
-    return len(unfinished)
+            stopped = vectors.fill(
+                {n: t for o in opened for n, t in zip(o.cut.hashes, o.cut.texts, strict=True)},
+                keys={name: key for o in opened for name, key in o.cut.keys.items()},
+                should_stop=should_stop,
+                on_batch=lambda share: self._report(on_progress, len(group), share),
+                refuse=refuse,
+            )
+        except EmbeddingError:
+            self._replace(group[: _ready(group, vectors, failed)], vectors, failed)
+            raise
+        if stopped:
+            self.stopped = True
+            group = group[: _ready(group, vectors, failed)]
+        self._replace(group, vectors, failed)
+        self.embedded += vectors.embedded
+        self.done += len(group)
+        self._report(on_progress, 0, 0.0)
+        return [
+            failed.get(item.doc_id) or _indexed(item) if isinstance(item, _Opened) else item
+            for item in group
+        ]
+
+    def _replace(
+        self,
+        group: Sequence[FileResult | _Opened],
+        vectors: Vectors,
+        failed: dict[str, FileResult],
+    ) -> None:
+        """Write what did not fail; what the index would refuse fails before anything is written."""
+        writes = []
+        for item in group:
+            if not isinstance(item, _Opened) or item.doc_id in failed:
+                continue
+            chunks = item.cut.indexed(vectors.known)
+            try:
+                self.ports.index.check(chunks)
+            except InvalidInput as error:
+                failed[item.doc_id] = item.failed(f"invalid_{error.field}", error)
+            else:
+                writes.append(Write(item.cut.document, chunks, item.new))
+        if writes:
+            replace_documents(writes, self.ports.ledger, self.ports.index)
+            self.written += sum(len(write.chunks) for write in writes)
+
+    def _report(
+        self, on_progress: Callable[[IngestProgress], None], at_hand: int, share: float
+    ) -> None:
+        """Tell how far it is: ``share`` of the ``at_hand`` files after the done ones."""
+        before, after = self.bytes[self.done], self.bytes[self.done + at_hand]
+        place = min(self.done, len(self.files) - 1)
+        on_progress(
+            IngestProgress(
+                bytes_done=before + int(share * (after - before)),
+                bytes_total=self.bytes[-1],
+                files_done=self.done,
+                files_total=len(self.files),
+                chunks_done=self.written,
+                path=str(self.files[place]),
+            )
+        )
+
+
+def _chunk_count(item: FileResult | _Opened) -> int:
+    return len(item.cut.chunks) if isinstance(item, _Opened) else 0
+
+
+def _indexed(item: _Opened) -> FileResult:
+    return FileResult(str(item.path), FileOutcome.INDEXED, item.doc_id, len(item.cut.chunks))
+
+
+def _ready(
+    group: Sequence[FileResult | _Opened], vectors: Vectors, failed: Mapping[str, FileResult]
+) -> int:
+    """How many of the first files of a group have all their vectors, or need none."""
+
+    def waits(item: FileResult | _Opened) -> bool:
+        if not isinstance(item, _Opened) or item.doc_id in failed:
+            return False
+        return not all(name in vectors.known for name in item.cut.hashes)
+
+    return next((place for place, item in enumerate(group) if waits(item)), len(group))
 
 
 def content_hash(document: Document, chunking: ChunkingOptions) -> str:
@@ -359,17 +360,6 @@ def content_hash(document: Document, chunking: ChunkingOptions) -> str:
     fields = {**asdict(document), "content_hash": "", "metadata": dict(document.metadata)}
     payload = [CHUNKER_VERSION, asdict(chunking), fields]
     return text_hash(json.dumps(payload, sort_keys=True, ensure_ascii=False))
-
-
-def _chunks(document: Document, chunking: ChunkingOptions) -> tuple[Chunk, ...]:
-    return chunk_document(
-        document.doc_id, document.text, document.text_format, document.title, chunking
-    )
-
-
-def _key_of(chunks: Sequence[Chunk], name: str) -> str:
-    chunk = next(chunk for chunk in chunks if text_hash(search_text(chunk)) == name)
-    return evidence_key(chunk.doc_id, chunk.chunk_index, "", 0)
 
 
 def _checked(options: IngestOptions) -> IngestOptions:

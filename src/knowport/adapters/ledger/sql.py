@@ -120,7 +120,7 @@ class SqlLedger:
         values = {**asdict(generation), "active": True}
         with self._begin() as connection:
             connection.execute(update(generations).values(active=False))
-            connection.execute(_upsert(connection, generations, ["name"], values))
+            connection.execute(_upsert(connection, generations, ["name"]), values)
 
     # -- documents --------------------------------------------------------------------------
 
@@ -171,19 +171,28 @@ class SqlLedger:
         with self._begin() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
-    def begin_write(self, document: Document, chunk_count: int) -> None:
-        values = {
-            **asdict(document),
-            "metadata": dict(document.metadata),
-            "chunk_count": chunk_count,
-            "state": "writing",
-            "updated_at": _now(),
-        }
-        with self._begin() as connection:
-            connection.execute(_upsert(connection, documents, ["doc_id"], values))
+    def infos(self, doc_ids: Sequence[str]) -> Mapping[str, DocumentInfo]:
+        query = select(*_INFO).where(documents.c.doc_id.in_(doc_ids))
+        return {info.doc_id: info for info in self._infos(query)}
 
-    def commit_write(self, doc_id: str) -> None:
-        self._set_state(doc_id, "indexed")
+    def begin_writes(self, writes: Sequence[tuple[Document, int]]) -> None:
+        rows = [
+            {
+                **asdict(document),
+                "metadata": dict(document.metadata),
+                "chunk_count": chunk_count,
+                "state": "writing",
+                "updated_at": _now(),
+            }
+            for document, chunk_count in writes
+        ]
+        with self._begin() as connection:
+            connection.execute(_upsert(connection, documents, ["doc_id"]), rows)
+
+    def commit_writes(self, doc_ids: Sequence[str]) -> None:
+        change = update(documents).where(documents.c.doc_id.in_(doc_ids))
+        with self._begin() as connection:
+            connection.execute(change.values(state="indexed", updated_at=_now()))
 
     def begin_delete(self, doc_id: str) -> None:
         self._set_state(doc_id, "deleting")
@@ -219,7 +228,7 @@ class SqlLedger:
                 connection.execute(catalogues.delete().where(catalogues.c.source == source))
             else:
                 values = {"source": source, "text": text}
-                connection.execute(_upsert(connection, catalogues, ["source"], values))
+                connection.execute(_upsert(connection, catalogues, ["source"]), values)
 
     def store_trace(self, lookup_id: str, trace: Metadata) -> None:
         # To the microsecond, so that of traces of one second the newest is known.
@@ -333,9 +342,9 @@ def _dialect(connection: Connection) -> Any:
     return sqlite if connection.dialect.name == "sqlite" else postgresql
 
 
-def _upsert(connection: Connection, table: Any, keys: list[str], values: dict[str, Any]) -> Any:
-    insert = _dialect(connection).insert(table).values(values)
-    changed = {name: insert.excluded[name] for name in values if name not in keys}
+def _upsert(connection: Connection, table: Any, keys: list[str]) -> Any:
+    insert = _dialect(connection).insert(table)
+    changed = {c.name: insert.excluded[c.name] for c in table.c if c.name not in keys}
     return insert.on_conflict_do_update(index_elements=keys, set_=changed)
 
 

@@ -7,14 +7,17 @@ instead of being escaped into a filter that silently matches nothing.
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
 from knowport.errors import InvalidInput
+
+# The categories Cc and Cs of Unicode.
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def is_literal(value: str) -> bool:
     """Whether a value can be asked for: it holds no control character and no lone surrogate."""
-    return not any(unicodedata.category(c) in {"Cc", "Cs"} for c in value)
+    return _CONTROL.search(value) is None
 
 
 def literal(value: str, *, field: str) -> str:

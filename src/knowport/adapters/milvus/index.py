@@ -22,7 +22,7 @@ from knowport.model import IndexedChunk, Scores, SearchHit, SearchRequest, Vecto
 
 # One upsert of 5,000 rows of 1,024 numbers took Lite 2.5.1 two minutes, and a server takes
 # messages of 64 MB at most.
-MAX_BATCH_ROWS = 250
+MAX_BATCH_ROWS = 500
 MAX_BATCH_BYTES = 8_000_000
 # A query without an iterator stops at 16,384 rows, without an error on Lite 2.5.1.
 PAGE_ROWS = 1_000
@@ -203,6 +203,10 @@ class MilvusIndex:
                 pages.close()
 
     # -- writing ----------------------------------------------------------------------------
+
+    def check(self, chunks: Sequence[IndexedChunk]) -> None:
+        """See KnowledgeWritePort."""
+        check_rows([to_row(chunk) for chunk in chunks], self._dimension)
 
     def upsert_chunks(self, chunks: Sequence[IndexedChunk]) -> None:
         """See KnowledgeWritePort."""
