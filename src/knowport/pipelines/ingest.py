@@ -38,7 +38,7 @@ from knowport.ports import Embedder, Ledger
 # Part of every content hash: a change in how chunks are cut makes every document new.
 CHUNKER_VERSION = 1
 # Chunks that a group holds at least: at first, and while groups are quick.
-FIRST_GROUP, LARGEST_GROUP = 100, 500
+FIRST_GROUP, LARGEST_GROUP = 250, 500
 QUICK_SECONDS = 1.0
 # So many files are asked of the ledger at once.
 LOOK_AHEAD = 100
