@@ -20,8 +20,10 @@ lint: $(BIN)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python examples/build_qrels.py --check
 
-bench: $(BIN)/.installed-dev ## print the benchmark tables
+bench: $(BIN)/.installed-dev ## print the benchmark tables; SETS=folder adds quality over labelled sets
 	$(BIN)/python benchmarks/lookup.py
+	$(BIN)/python benchmarks/ingest.py
+	$(if $(SETS),$(BIN)/python benchmarks/quality.py $(SETS))
 
 clean: ## remove the environment, caches and the demo's index
 	rm -rf $(VENV) .cache build dist examples/.demo-data
