@@ -52,8 +52,8 @@ def test_without_terms_or_texts_nothing_is_covered():
     ("query", "best", "expected"),
     [
         ("how do I fix replication lag", 0.0, LegWeights(1.0, 0.0, "lexical_covers_nothing")),
-        ("how do I fix replication lag", 0.25, LegWeights(1.0, 0.5, "lexical_covers_little")),
-        ("how do I fix replication lag", 0.5, LegWeights(1.0, 1.0, "lexical_covers_query")),
+        ("how do I fix replication lag", 0.2, LegWeights(1.0, 0.25, "lexical_covers_little")),
+        ("how do I fix replication lag", 0.4, LegWeights(1.0, 1.0, "lexical_covers_query")),
         ("how do I fix replication lag", 1.0, LegWeights(1.0, 1.0, "lexical_covers_query")),
         ("ERROR 1205", 1.0, LegWeights(0.5, 1.0, "identifiers_only")),
         ("ERROR 1205", 0.5, LegWeights(1.0, 1.0, "lexical_covers_query")),

@@ -126,7 +126,8 @@ def test_a_lexical_leg_that_covers_little_counts_little() -> None:
 
     assert attempt.weights.reason == "lexical_covers_little"
     assert attempt.weights.dense == 1.0
-    assert attempt.weights.sparse == pytest.approx(2 * held / (held + 3 * absent))
+    coverage = held / (held + 3 * absent)
+    assert attempt.weights.sparse == pytest.approx((coverage / 0.4) ** 2)
     assert ids(attempt.hits) == ["b#chunk-0", "a#chunk-0"]
     assert [hit.scores.fused for hit in attempt.hits] == [1 / 61, attempt.weights.sparse / 61]
 

@@ -20,8 +20,9 @@ from knowport.core.terms import contains
 from knowport.model import LegWeights, Term, TermKind
 
 ABSENT_HAN_WEIGHT = 0.25
-# A lexical hit that covers half of the query's weight is trusted as much as the dense leg.
-FULL_TRUST_COVERAGE = 0.5
+# A lexical hit that covers so much of the query's weight is trusted as much as the dense leg; below
+# it trust falls with the square.
+FULL_TRUST_COVERAGE = 0.4
 # Of a query of identifiers alone, found whole, the dense neighbours are noise.
 IDENTIFIERS_COVERED = 0.9
 IDENTIFIERS_DENSE_WEIGHT = 0.5
@@ -51,7 +52,7 @@ def leg_weights(terms: Sequence[Term], best_coverage: float) -> LegWeights:
     Plain RRF gives a leg that matched one stray word the same say as one that answers. Measured
     in ``docs/adr/0007``.
     """
-    sparse = min(1.0, best_coverage / FULL_TRUST_COVERAGE)
+    sparse = min(1.0, (best_coverage / FULL_TRUST_COVERAGE) ** 2)
     if best_coverage >= IDENTIFIERS_COVERED and all(
         term.kind is TermKind.IDENTIFIER for term in terms
     ):
