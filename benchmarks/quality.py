@@ -104,8 +104,7 @@ def _measured(dataset: Dataset, work: Path) -> dict[str, Any]:
     report = evaluate(dataset, [setup(name, {}) for name in SETUPS], work, seed=SEED)
     figures = {
         found["name"]: {
-            measure: found["figures"]["overall"][measure]["mean"]
-            for measure in ("nDCG@10", "R@5")
+            measure: found["figures"]["overall"][measure]["mean"] for measure in ("nDCG@10", "R@5")
         }
         for found in report["setups"]
     }
