@@ -20,8 +20,9 @@ QUESTIONS = [
 
 def knowport(*arguments: str) -> int:
     """Run the command line as a user would, and show what was run."""
+    arguments = (*arguments, "--home", str(HOME))
     print(f"\n$ knowport {' '.join(_quoted(a) for a in arguments)}", flush=True)
-    command = [sys.executable, "-m", "knowport.entrypoints.cli", *arguments, "--home", str(HOME)]
+    command = [sys.executable, "-m", "knowport.entrypoints.cli", *arguments]
     return subprocess.run(command, check=False).returncode
 
 
@@ -38,10 +39,14 @@ def main() -> int:
         print(f"\n--- {what} " + "-" * (70 - len(what)))
         code = knowport("lookup", *arguments)
     if not code:
-        print("\nNext: knowport lookup QUERY --json prints exactly what an agent gets.")
-        print(f"The index stays in {HOME}; `make clean` removes it.")
+        print("\nYour turn; with --json you get exactly what an agent gets:")
+        print(f'  {Path(sys.executable).parent}/knowport lookup "..." --home {HOME}')
+        print("`make clean` removes the index again.")
     return code
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

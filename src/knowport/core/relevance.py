@@ -28,20 +28,27 @@ _MOSTLY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Least score of each level, ascending; below ``low`` a chunk is not evidence."""
+    """Least score of each level, ascending; below ``low`` a chunk is not evidence.
+
+    With ``needs_words`` a chunk in the query's language that shares no word with it is at most
+    low, whatever its score: for embedders whose cosine alone says little.
+    """
 
     low: float
     medium: float
     high: float
     lexical_weight: float = 0.0
     language_offset: float = 0.0
+    needs_words: bool = False
     calibrated: bool = False
 
 
 # Cosines of multilingual-e5 are squeezed into about 0.7..1. Measured with the bundled model over
 # the example base and public question sets: right answers in the query's language score 0.85 to
 # 1.1, in the other one 0.73 to 0.80 before the offset; unrelated text 0.78 to 0.88.
-_E5_SMALL = Thresholds(low=0.84, medium=0.90, high=0.98, lexical_weight=0.2, language_offset=0.1)
+_E5_SMALL = Thresholds(
+    low=0.84, medium=0.90, high=0.98, lexical_weight=0.2, language_offset=0.1, needs_words=True
+)
 
 
 def default_thresholds(embedder: EmbedderIdentity, reference_threshold: float) -> Thresholds:
@@ -67,7 +74,10 @@ def assess(
         return Assessment(RelevanceLevel.LOW, None, coverage)
     score = cosine + thresholds.lexical_weight * coverage
     if not languages_differ:
-        return Assessment(level(score, thresholds), score, coverage)
+        found = level(score, thresholds)
+        if thresholds.needs_words and coverage == 0 and found is not RelevanceLevel.NONE:
+            found = RelevanceLevel.LOW
+        return Assessment(found, score, coverage)
     # The offset is a guess about a whole language: it may save a chunk, but not crown it.
     raised = level(score + thresholds.language_offset, thresholds)
     if raised is RelevanceLevel.HIGH and score < thresholds.high:

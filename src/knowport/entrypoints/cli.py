@@ -46,6 +46,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # it would take [rag] in a help text for markup
 )
 documents_app = typer.Typer(help="List, show and delete documents.", no_args_is_help=True)
 app.add_typer(documents_app, name="documents")

@@ -131,6 +131,13 @@ def report(console: Console, done: IngestReport) -> None:
         f"{done.seconds:.1f} s.",
         markup=False,
     )
+    if done.vanished:
+        shown = ", ".join(done.vanished[:5]) + (" ..." if len(done.vanished) > 5 else "")
+        console.print(
+            f"{len(done.vanished)} documents have no file in the folder and stay in the index: "
+            f"{shown}. `knowport documents delete` removes one.",
+            markup=False,
+        )
     if done.interrupted:
         console.print("Interrupted: run the same command to go on.")
 

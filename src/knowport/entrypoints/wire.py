@@ -43,6 +43,7 @@ def report_json(report: IngestReport) -> dict[str, Any]:
         "chunks_embedded": report.chunks_embedded,
         "seconds": round(report.seconds, 3),
         "interrupted": report.interrupted,
+        "vanished": list(report.vanished),
         "files": [asdict(result) for result in report.files],
     }
 

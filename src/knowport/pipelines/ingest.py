@@ -95,15 +95,23 @@ def ingest(
         results.extend(run.write(group, should_stop, on_progress))
         if run.stopped:
             break
-    if run.written:
-        _verify(ports, options.kb_scope)
+    _verify(ports, options.kb_scope)
     return IngestReport(
         files=results,
         chunks_written=run.written,
         chunks_embedded=run.embedded,
         seconds=time.monotonic() - started,
         interrupted=len(results) < len(files),
+        vanished=() if run.stopped or root.is_file() else _vanished(ports, options, run.seen),
     )
+
+
+def _vanished(
+    ports: IngestPorts, options: IngestOptions, seen: Mapping[str, Path]
+) -> tuple[str, ...]:
+    """Documents of the source that have no file in the folder (any more)."""
+    infos = ports.ledger.documents(kb_scope=options.kb_scope)
+    return tuple(i.doc_id for i in infos if i.source == options.source and i.doc_id not in seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,11 +388,20 @@ def _size(path: Path) -> int:
 
 
 def _verify(ports: IngestPorts, kb_scope: str) -> None:
-    """Say done only after a read that sees every write finds what the ledger expects."""
-    expected = sum(info.chunk_count for info in ports.ledger.documents(kb_scope=kb_scope))
+    """Say done only after a read that sees every write finds what the ledger expects.
+
+    Documents that the engine lost chunks of (a full disk does that without an error) go back to
+    ``writing``, so that the next start writes them again.
+    """
+    infos = ports.ledger.documents(kb_scope=kb_scope)
     stored = ports.index.count(kb_scope=kb_scope)
-    if stored != expected:
-        raise EngineError(
-            f"The index holds {stored} chunks in scope {kb_scope!r}; {expected} were written.",
-            remedy="Run the ingest again with --force.",
-        )
+    if stored == sum(info.chunk_count for info in infos):
+        return
+    lost = [i.doc_id for i in infos if ports.index.count(doc_id=i.doc_id) != i.chunk_count]
+    ports.ledger.reopen_writes(lost)
+    raise EngineError(
+        f"The index holds {stored} chunks in scope {kb_scope!r}; the ledger expects "
+        f"{sum(info.chunk_count for info in infos)}. {len(lost)} documents are not whole.",
+        remedy="Check that the disk has room, then run the same command again: they are written "
+        "anew at its start.",
+    )

@@ -210,7 +210,9 @@ def _why_nothing(
     if ports.index is None or (not hits and ports.index.count(kb_scope=plan.kb_scope) == 0):
         yield Notice(
             "empty_index",
-            f"The index holds no documents in scope '{plan.kb_scope}': nothing was searched.",
+            f"The index holds no documents in scope '{plan.kb_scope}': nothing was searched. "
+            "Ingest documents first (`knowport ingest PATH`), or name the right folder (--home, "
+            "KNOWPORT_HOME).",
         )
     elif not hits:
         yield _no_hits(plan, attempts[-1], ports.ledger.categories(plan.kb_scope))

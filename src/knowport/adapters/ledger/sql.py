@@ -71,7 +71,12 @@ class SqlLedger:
             if parsed.get_backend_name() == "sqlite" and parsed.database:
                 Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
             self._engine = _engine(parsed)
-        except (NoSuchModuleError, ModuleNotFoundError) as error:
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"ledger.url needs a driver that is not installed: {error.name}.",
+                remedy="Install it: pip install 'knowport[postgres]'.",
+            ) from error
+        except NoSuchModuleError as error:
             raise _unusable(str(error)) from error
         except OSError as error:
             raise ConfigurationError(
@@ -190,12 +195,20 @@ class SqlLedger:
             connection.execute(_upsert(connection, documents, ["doc_id"]), rows)
 
     def commit_writes(self, doc_ids: Sequence[str]) -> None:
-        change = update(documents).where(documents.c.doc_id.in_(doc_ids))
+        self._set_states(doc_ids, "indexed")
+
+    def reopen_writes(self, doc_ids: Sequence[str]) -> None:
+        self._set_states(doc_ids, "writing")
+
+    def _set_states(self, doc_ids: Sequence[str], state: str) -> None:
         with self._begin() as connection:
-            connection.execute(change.values(state="indexed", updated_at=_now()))
+            for start in range(0, len(doc_ids), _LOOKUP_ROWS):
+                some = doc_ids[start : start + _LOOKUP_ROWS]
+                change = update(documents).where(documents.c.doc_id.in_(some))
+                connection.execute(change.values(state=state, updated_at=_now()))
 
     def begin_delete(self, doc_id: str) -> None:
-        self._set_state(doc_id, "deleting")
+        self._set_states([doc_id], "deleting")
 
     def commit_delete(self, doc_id: str) -> None:
         with self._begin() as connection:
@@ -209,11 +222,6 @@ class SqlLedger:
             infos = [DocumentInfo(**row) for row in connection.execute(query).mappings()]
         # Sorted here because the collation of a database decides its order.
         return tuple(sorted(infos, key=lambda info: info.doc_id))
-
-    def _set_state(self, doc_id: str, state: str) -> None:
-        change = update(documents).where(documents.c.doc_id == doc_id)
-        with self._begin() as connection:
-            connection.execute(change.values(state=state, updated_at=_now()))
 
     # -- catalogues and traces --------------------------------------------------------------
 

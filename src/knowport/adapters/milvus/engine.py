@@ -11,10 +11,11 @@ import logging
 import os
 import re
 import struct
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,10 +67,11 @@ class Engine:
                 opened.callback(_release, Path(uri).resolve())
             with translated(uri):
                 try:
-                    client = MilvusClient(uri, token=token, timeout=timeout)
+                    with _child_output_on_stderr() if embedded else nullcontext():
+                        client = MilvusClient(uri, token=token, timeout=timeout)
                 except ConnectionConfigException as error:
                     if embedded:
-                        raise _in_use(Path(uri), None) from error
+                        raise _cannot_open(Path(uri)) from error
                     raise ConfigurationError(
                         f"milvus.uri {uri!r} cannot be used: {error.message}.",
                         remedy="Give http://host:port, or a file path for the embedded engine.",
@@ -91,6 +93,20 @@ class Engine:
     def close(self) -> None:
         """Close the connection; the last one to an embedded file in this process frees it."""
         self._opened.close()
+
+
+@contextmanager
+def _child_output_on_stderr() -> Iterator[None]:
+    """The embedded engine is a child process that writes its log to the standard output it is
+    started with. Ours carries results, so the child gets standard error instead."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _has_bm25(version: str) -> bool:
@@ -143,10 +159,21 @@ def _prepare_embedded(path: Path) -> None:
         raise _in_use(path, holder)
 
 
-def _in_use(path: Path, holder: int | None) -> IndexInUse:
-    who = f"process {holder}" if holder else "another process"
+def _cannot_open(path: Path) -> IndexInUse | EngineError:
+    """Why the engine did not start: another process was quicker, or the file is no index."""
+    holder = _lock_holder(path)
+    if holder is not None:
+        return _in_use(path, holder)
+    return EngineError(
+        f"The embedded engine does not start on {path}: it is not a readable index, or the disk "
+        "or memory is full.",
+        remedy="Restore the file from a copy, or ingest into a new home (KNOWPORT_HOME).",
+    )
+
+
+def _in_use(path: Path, holder: int) -> IndexInUse:
     return IndexInUse(
-        f"The index file {path} is in use by {who}.",
+        f"The index file {path} is in use by process {holder}.",
         remedy="Wait for it to end, or let several processes share one Milvus server "
         '(milvus.uri = "http://host:19530").',
     )
