@@ -12,8 +12,8 @@ HOME = HERE / ".demo-data"
 QUESTIONS = [
     ("an error line", ["ERROR 1205 (HY000): Lock wait timeout exceeded"]),
     ("a question in Chinese", ["从库延迟越来越大怎么排查"]),
-    ("an English question over Chinese pages", ["pod keeps restarting with exit code 137"]),
-    ("one category only", ["connection refused after failover", "--category", "redis"]),
+    ("a kernel message", ["nf_conntrack: table full, dropping packet"]),
+    ("one category only", ["CLUSTERDOWN Hash slot not served", "--category", "redis"]),
     ("meaning only, without BM25", ["磁盘满了但是 du 看不到大文件", "--mode", "dense"]),
 ]
 
