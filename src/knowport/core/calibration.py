@@ -102,7 +102,15 @@ def load_calibration(text: str, current: Fingerprint) -> Calibration | Expired:
     changed = [name for name, value in asdict(current).items() if value != getattr(fitted_on, name)]
     if changed:
         return Expired(f"the {' and the '.join(changed)} changed since")
-    return Calibration(Thresholds(**values, calibrated=True), scope)
+    thresholds = Thresholds(
+        low=values["low"],
+        medium=values["medium"],
+        high=values["high"],
+        lexical_weight=values["lexical_weight"],
+        language_offset=values["language_offset"],
+        calibrated=True,
+    )
+    return Calibration(thresholds, scope)
 
 
 def _digest(value: object) -> str:
