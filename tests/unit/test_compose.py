@@ -2,7 +2,8 @@
 
 import pytest
 
-from knowport.core.compose import search_text, text_hash
+from candidates import hit
+from knowport.core.compose import lexical_text, search_text, text_hash
 from knowport.model import Chunk
 
 
@@ -43,3 +44,11 @@ def test_content_is_searched_as_it_is():
 def test_the_hash_is_the_sha_256_of_the_utf_8_bytes():
     assert text_hash("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert text_hash("备份") == "70e372abbae5f619b7e4987ad1f48103f10060cc48f5333d37cdbade10051a5b"
+
+
+def test_the_text_that_terms_are_looked_for_in_is_lower_case_and_half_width():
+    found = hit(title="ＭｙＳＱＬ 手册", breadcrumb="锁", content="ERROR １２０５：超时。")
+    plain = hit(title="MySQL", breadcrumb="锁", content="超时，重试。")
+
+    assert lexical_text(found) == "mysql 手册\n锁\nerror 1205:超时。"
+    assert lexical_text(plain) == "mysql\n锁\n超时，重试。"

@@ -6,12 +6,15 @@ BM25 and the embedder read the same text; the agent gets the chunk's content and
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 
 from knowport.model import Chunk, SearchHit
 
+_FULL_WIDTH = re.compile("[０-９Ａ-Ｚａ-ｚ]")
 
-def search_text(chunk: Chunk | SearchHit) -> str:
+
+def search_text(chunk: Chunk) -> str:
     """Title, breadcrumb and content in NFKC, so that full-width and half-width forms meet.
 
     The title is left out where the breadcrumb begins with it: said twice it would weigh twice.
@@ -20,6 +23,18 @@ def search_text(chunk: Chunk | SearchHit) -> str:
     if not f"{chunk.breadcrumb} ".startswith(f"{chunk.title} "):
         head = f"{chunk.title}\n{chunk.breadcrumb}" if chunk.breadcrumb else chunk.title
     return unicodedata.normalize("NFKC", f"{head}\n{chunk.content}".strip())
+
+
+def lexical_text(hit: SearchHit) -> str:
+    """Title, breadcrumb and content in lower case, to look for a query's terms in.
+
+    NFKC only where there are full-width letters or digits: over Chinese text it rewrites every
+    punctuation mark, which for the hits of a lookup takes longer than all the looking.
+    """
+    text = f"{hit.title}\n{hit.breadcrumb}\n{hit.content}"
+    if _FULL_WIDTH.search(text):
+        text = unicodedata.normalize("NFKC", text)
+    return text.lower()
 
 
 def text_hash(text: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from knowport.core import relevance
-from knowport.core.compose import search_text
+from knowport.core.compose import lexical_text
 from knowport.core.fusion import fuse_legs
 from knowport.core.lexical import coverage, leg_weights
 from knowport.core.relevance import Thresholds
@@ -110,7 +110,7 @@ def _both_legs(index: KnowledgeSearchPort, plan: QueryPlan, request: SearchReque
 
 def _coverages(plan: QueryPlan, hits: tuple[SearchHit, ...]) -> dict[str, float]:
     unique = {hit.id: hit for hit in hits}
-    texts = [search_text(hit).lower() for hit in unique.values()]
+    texts = [lexical_text(hit) for hit in unique.values()]
     return dict(zip(unique, coverage(plan.terms, texts), strict=True))
 
 
