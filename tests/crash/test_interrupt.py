@@ -152,8 +152,10 @@ def test_ctrl_c_leaves_whole_documents(forty: Path, tmp_path: Path, times: int) 
     with reopened(home) as kb:
         assert_whole(kb)
         done = len(kb.documents())
-        assert 0 < done < 40
+        # The first Ctrl-C writes what has its vectors; the second stops before that.
+        assert (times == 1) <= done < 40
         report = kb.ingest(forty, source="kb")
+        assert report.chunks_embedded < sum(info.chunk_count for info in kb.documents())
         assert report.count(FileOutcome.UNCHANGED) == done
         assert report.count(FileOutcome.INDEXED) == 40 - done
         assert not report.interrupted
@@ -171,7 +173,7 @@ def test_should_stop_keeps_the_document_at_hand_as_it_was(home: Path, base: Path
         assert [result.doc_id for result in report.files] == [doc_id(0)]
         assert_whole(kb)
         assert_findable(kb, 0, "second")
-        assert_findable(kb, DOCUMENTS - 1, "first")  # of a later group
+        assert_findable(kb, 1, version_of_first)  # of the same group
 
 
 # -- kill -9 --------------------------------------------------------------------------------------
@@ -261,7 +263,7 @@ def test_killed_inside_a_replacement(
     with reopened(home) as kb:
         assert_whole(kb)
         assert_findable(kb, 0, version_of_first)
-        assert_findable(kb, DOCUMENTS - 1, "first")  # of a later group
+        assert_findable(kb, 1, version_of_first)  # of the same group
         assert kb.ingest(base / "v2", source="kb").count(FileOutcome.FAILED) == 0
         assert_whole(kb)
         assert_findable(kb, 0, "second")
