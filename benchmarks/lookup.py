@@ -223,8 +223,8 @@ def _record_pages(ledger: SqlLedger, pages: Sequence[Page]) -> None:
             text_format="plain",
             content_hash="",
         )
-        ledger.begin_write(document, len(page.chunks))
-        ledger.commit_write(document.doc_id)
+        ledger.begin_writes([(document, len(page.chunks))])
+        ledger.commit_writes([document.doc_id])
 
 
 # -- timing ---------------------------------------------------------------------------------
