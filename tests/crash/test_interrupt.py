@@ -173,7 +173,7 @@ def test_should_stop_keeps_the_document_at_hand_as_it_was(home: Path, base: Path
         assert [result.doc_id for result in report.files] == [doc_id(0)]
         assert_whole(kb)
         assert_findable(kb, 0, "second")
-        assert_findable(kb, 1, version_of_first)  # of the same group
+        assert_findable(kb, 1, "first")
 
 
 # -- kill -9 --------------------------------------------------------------------------------------
