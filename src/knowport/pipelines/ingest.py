@@ -284,7 +284,9 @@ class _Run:
                 {n: t for o in opened for n, t in zip(o.cut.hashes, o.cut.texts, strict=True)},
                 keys={name: key for o in opened for name, key in o.cut.keys.items()},
                 should_stop=should_stop,
-                on_batch=lambda share: self._report(on_progress, len(group), share),
+                on_batch=lambda share: self._report(
+                    on_progress, len(group), share, embedded=vectors.embedded
+                ),
                 refuse=refuse,
             )
         except EmbeddingError:
@@ -325,9 +327,15 @@ class _Run:
             self.written += sum(len(write.chunks) for write in writes)
 
     def _report(
-        self, on_progress: Callable[[IngestProgress], None], at_hand: int, share: float
+        self,
+        on_progress: Callable[[IngestProgress], None],
+        at_hand: int,
+        share: float,
+        *,
+        embedded: int = 0,
     ) -> None:
-        """Tell how far it is: ``share`` of the ``at_hand`` files after the done ones."""
+        """Tell how far it is: ``share`` of the ``at_hand`` files after the done ones, of whose
+        chunks ``embedded`` are ready to be written."""
         before, after = self.bytes[self.done], self.bytes[self.done + at_hand]
         place = min(self.done, len(self.files) - 1)
         on_progress(
@@ -336,7 +344,7 @@ class _Run:
                 bytes_total=self.bytes[-1],
                 files_done=self.done,
                 files_total=len(self.files),
-                chunks_done=self.written,
+                chunks_done=self.written + embedded,
                 path=str(self.files[place]),
             )
         )
