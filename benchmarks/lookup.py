@@ -39,12 +39,14 @@ from knowport.model import (
     EmbedderIdentity,
     Generation,
     Matrix,
+    PlannedWrite,
     RankerName,
     SearchMode,
     SearchRequest,
     Vector,
 )
 from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
+from knowport.pipelines.replace import marks
 from knowport.pipelines.search import SearchOptions
 
 MEANING = f"""
@@ -197,7 +199,7 @@ def _create(engine: Engine) -> MilvusIndex:
 
 
 def _record_generation(ledger: SqlLedger, engine: Engine) -> None:
-    ledger.add_generation(
+    ledger.save_generation(
         Generation(
             name="g1",
             collection=COLLECTION,
@@ -223,8 +225,8 @@ def _record_pages(ledger: SqlLedger, pages: Sequence[Page]) -> None:
             text_format="plain",
             content_hash="",
         )
-        ledger.begin_writes([(document, len(page.chunks))])
-        ledger.commit_writes([document.doc_id])
+        ledger.begin_writes([PlannedWrite(document, marks(page.chunks))])
+        ledger.commit_writes([document.doc_id], generation="g1")
 
 
 # -- timing ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def knowport(*arguments: str) -> int:
     """Run the command line as a user would, and show what was run."""
     arguments = (*arguments, "--home", str(HOME))
     print(f"\n$ knowport {' '.join(_quoted(a) for a in arguments)}", flush=True)
-    command = [sys.executable, "-m", "knowport.entrypoints.cli", *arguments]
+    command = [sys.executable, "-m", "knowport.entrypoints.start", *arguments]
     return subprocess.run(command, check=False).returncode
 
 

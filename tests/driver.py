@@ -34,7 +34,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import knowport.adapters.ledger
 import knowport.adapters.milvus
-from knowport import KnowledgeBase, bootstrap
+from knowport import KnowledgeBase
+from knowport.bootstrap import composition
 from knowport.entrypoints import cli
 from knowport.model import Matrix
 from support import HashEmbedder
@@ -89,7 +90,7 @@ def run(job: dict[str, Any]) -> None:
 def run_command_line(job: dict[str, Any]) -> None:
     if "seconds_per_text" in job:
         slow = SlowEmbedder(job["seconds_per_text"])
-        bootstrap._embedder = lambda _: slow
+        composition.configured_embedder = lambda _: slow
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])

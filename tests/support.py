@@ -16,7 +16,7 @@ import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +259,7 @@ def command(*arguments: str | Path, home: Path) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "knowport.entrypoints.cli",
+        "knowport.entrypoints.start",
         *map(str, arguments),
         f"--home={home}",
     ]
@@ -286,3 +286,8 @@ def mark(*of: object) -> str:
 def stored_chunks(kb: KnowledgeBase) -> list[str]:
     """Every chunk id that the engine holds, of all scopes."""
     return [] if kb._parts.index is None else list(kb._parts.index.iter_ids())
+
+
+def serve_from(kb: KnowledgeBase, index: Any) -> None:
+    """Let lookups read another index than the generation's; None: as before any ingest."""
+    kb._parts._pointer.change(lambda held: replace(held, index=index))

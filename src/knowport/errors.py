@@ -13,6 +13,9 @@
     │   └── EmbeddingUnavailable 7  the embedding endpoint is away or says to wait (transient)
     ├── LoadError               8   one file cannot be read as a document
     ├── LedgerError            11   the ledger cannot be read or written
+    │   └── LedgerBusy         11   another writer holds it for too long      (transient)
+    ├── GenerationChanged       4   the index was switched in the middle of a write (transient)
+    ├── RebuildError           14   a rebuild step that cannot be done in this state
     └── UnknownDocument         9   no document has that id
 
 The number is the exit code of the command line. 10 stands for an empty index, 1 for a lookup
@@ -132,3 +135,25 @@ class LedgerError(KnowportError):
 
     exit_code = 11
     code = "ledger"
+
+
+class LedgerBusy(LedgerError):
+    """Another writer held the knowledge base for too long."""
+
+    code = "ledger_busy"
+    transient = True
+
+
+class GenerationChanged(KnowportError):
+    """The active generation was switched in the middle of a write; the write starts again."""
+
+    exit_code = 4
+    code = "generation_changed"
+    transient = True
+
+
+class RebuildError(KnowportError):
+    """A step of a rebuild that cannot be done in this state, or a verification that failed."""
+
+    exit_code = 14
+    code = "rebuild"

@@ -9,7 +9,7 @@ with KnowledgeBase() as kb:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,18 +17,20 @@ from typing import Self
 
 from knowport.bootstrap import Composition
 from knowport.core.calibration import Fingerprint
-from knowport.core.domains import Catalogue, Finding, parse_catalogue
+from knowport.core.domains import Catalogue, Finding
 from knowport.core.filter_values import checked_filter
-from knowport.core.identity import checked_doc_id
 from knowport.core.projection import project
 from knowport.core.relevance import Thresholds
-from knowport.errors import InvalidInput, LedgerError, UnknownDocument
+from knowport.errors import InvalidInput, LedgerError
+from knowport.knowledge_audit import AuditsIndex
+from knowport.knowledge_rebuild import Rebuilds
+from knowport.knowledge_serving import ServesCallers
+from knowport.knowledge_writing import WritesDocuments
 from knowport.model import (
     Answer,
+    Chunk,
     Document,
     DocumentInfo,
-    IngestProgress,
-    IngestReport,
     LookupResult,
     Metadata,
     Notice,
@@ -36,9 +38,9 @@ from knowport.model import (
     Status,
 )
 from knowport.pipelines.explain import Explanation, explain
-from knowport.pipelines.ingest import IngestOptions, ingest
 from knowport.pipelines.lookup import lookup
-from knowport.pipelines.replace import delete_document
+from knowport.pipelines.passages import read_chunk
+from knowport.pipelines.replace import known_document, unknown_document
 from knowport.pipelines.trace import trace_of
 from knowport.ports import Embedder
 from knowport.settings import Settings, load_settings
@@ -46,13 +48,16 @@ from knowport.settings import Settings, load_settings
 _PRUNE_EVERY = 100
 
 
-class KnowledgeBase:
+class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     """A knowledge base: ingest documents, look things up.
 
     ``settings`` come from ``knowport.toml`` and the environment unless given; ``home`` overrides
     the folder in them. ``embedder`` replaces the configured one; it may be any object with the
-    ``Embedder`` methods. Raises ConfigurationError, IndexInUse, IndexMismatch, EngineError or
-    LedgerError. Use it as a context manager, or call ``close``.
+    ``Embedder`` methods. ``other_embedders`` are those that older generations of the index may
+    have been built with, so that the old one answers while a new one is built. ``lost_ok`` opens
+    it although the active collection is gone, for a rebuild. Raises ConfigurationError,
+    IndexInUse, IndexMismatch, EngineError or LedgerError. Use it as a context manager, or call
+    ``close``.
     """
 
     def __init__(
@@ -61,81 +66,18 @@ class KnowledgeBase:
         *,
         settings: Settings | None = None,
         embedder: Embedder | None = None,
+        other_embedders: Sequence[Embedder] = (),
+        lost_ok: bool = False,
     ) -> None:
         if settings is None:
             settings = load_settings({"home": Path(home)} if home is not None else {})
         elif home is not None:
             settings = settings.model_copy(update={"home": Path(home)})
         self.settings = settings
-        self._parts = Composition(settings, embedder)
-        self._traced = 0
-
-    # -- writing ----------------------------------------------------------------------------
-
-    def ingest(
-        self,
-        path: str | Path,
-        *,
-        source: str | None = None,
-        category: str | None = None,
-        category_from_folder: bool = False,
-        kb_scope: str | None = None,
-        force: bool = False,
-        on_progress: Callable[[IngestProgress], None] = lambda _: None,
-        should_stop: Callable[[], bool] = lambda: False,
-    ) -> IngestReport:
-        """Bring a file or the files below a folder into the index; unchanged ones are left alone.
-
-        ``source`` names the origin and prefixes every document id; by default the folder's name.
-        A ``domains.toml`` at the top of the folder becomes the source's domain catalogue.
-        ``should_stop`` is asked between documents and batches. Raises InvalidInput,
-        ConfigurationError, EmbeddingError, EngineError or LedgerError; what was finished until
-        then stays.
-        """
-        root = Path(path)
-        options = IngestOptions(
-            source=source if source is not None else _source_name(root),
-            kb_scope=kb_scope or self.settings.retrieval.kb_scope,
-            category=category,
-            category_from_folder=category_from_folder,
-            force=force,
+        self._parts = Composition(
+            settings, embedder, other_embedders=other_embedders, lost_ok=lost_ok
         )
-        next(iter(self._parts.find_files(root)), None)  # a path that is not there makes no index
-        domains = self._parts.read_catalogue(root)
-        if domains is not None:
-            parse_catalogue(domains, where=str(root / "domains.toml"))
-        try:
-            report = ingest(
-                root,
-                self._parts.ingest_ports(),
-                options,
-                on_progress=on_progress,
-                should_stop=should_stop,
-            )
-        finally:  # also what was finished until an error makes a calibration expire
-            self._parts.refresh_calibration()
-        if root.is_dir():
-            self.set_domains(domains, source=options.source)
-        return report
-
-    def set_domains(self, catalogue: str | None, *, source: str = "api") -> None:
-        """Set the domain catalogue of a source, as TOML text; None forgets it.
-
-        Catalogues of several sources are used together. Raises ConfigurationError.
-        """
-        if catalogue is not None:
-            parse_catalogue(catalogue, where=f"the catalogue of {source}")
-        self._parts.ledger.store_catalogue(source, catalogue)
-        self._parts.refresh_catalogue()
-
-    def delete(self, doc_id: str) -> int:
-        """Delete a document; returns how many chunks went. Raises UnknownDocument."""
-        info, _ = self.document(doc_id)
-        ports = self._parts.ingest_ports()
-        try:
-            return delete_document(info.doc_id, ports.ledger, ports.index)
-        finally:
-            self._parts.refresh_calibration()
+        self._traced = 0
 
     # -- looking up -------------------------------------------------------------------------
 
@@ -161,9 +103,12 @@ class KnowledgeBase:
         category: str | None = None,
         kb_scope: str | None = None,
         mode: SearchMode | None = None,
+        traced: bool = True,
     ) -> LookupResult:
-        """Like ``lookup``, with scores, drops and timings; its trace is stored."""
+        """Like ``lookup``, with scores, drops and timings; ``traced`` stores its trace."""
         result = self._lookup(query, category, kb_scope, mode)
+        if not traced:
+            return result
         try:
             self._store_trace(result)
         except LedgerError as error:
@@ -232,18 +177,17 @@ class KnowledgeBase:
 
     def document(self, doc_id: str) -> tuple[DocumentInfo, Document]:
         """One document with its text; raises UnknownDocument."""
-        unknown = UnknownDocument(
-            f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
-        )
-        try:
-            doc_id = checked_doc_id(doc_id)
-        except InvalidInput:
-            raise unknown from None
         ledger = self._parts.ledger
-        info, document = ledger.document(doc_id), ledger.document_text(doc_id)
-        if info is None or document is None:
-            raise unknown
+        info = known_document(doc_id, ledger)
+        document = ledger.document_text(info.doc_id)
+        if document is None:  # deleted this moment
+            raise unknown_document(doc_id)
         return info, document
+
+    def chunk(self, key: str, *, kb_scope: str | None = None) -> tuple[DocumentInfo, Chunk]:
+        """The chunk that an evidence key names, with its document; raises UnknownDocument."""
+        scope = kb_scope or self.settings.retrieval.kb_scope
+        return read_chunk(key, self._parts.ledger, self._parts.serving.chunking, kb_scope=scope)
 
     @property
     def domains(self) -> Catalogue:
@@ -267,21 +211,23 @@ class KnowledgeBase:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What whoever runs this knowledge base should know."""
-        return (*self.settings.warnings, *(n.message for n in self._parts.notices))
+        return (*self.settings.warnings, *self._parts.warnings)
 
-    def status(self) -> Status:
-        """What the knowledge base holds and stands on."""
-        parts, scope = self._parts, self.settings.retrieval.kb_scope
+    def status(self, kb_scope: str | None = None) -> Status:
+        """What the knowledge base holds in a scope, by default the configured one, and what it
+        stands on."""
+        parts, scope = self._parts, kb_scope or self.settings.retrieval.kb_scope
+        serving = parts.serving
         return Status(
             home=str(self.settings.home.absolute()),
             milvus_uri=self.settings.milvus_uri,
             engine=parts.engine.version if parts.engine else "",
-            generation=parts.generation.name if parts.generation else "",
-            collection=parts.generation.collection if parts.generation else "",
-            embedder=parts.embedder.identity,
+            generation=serving.name,
+            collection=serving.generation.collection if serving.generation else "",
+            embedder=serving.embedder.identity,
             kb_scope=scope,
             documents=len(parts.ledger.documents(kb_scope=scope)),
-            chunks=parts.index.count(kb_scope=scope) if parts.index else 0,
+            chunks=serving.index.count(kb_scope=scope) if serving.index else 0,
             categories=parts.ledger.categories(scope),
             unfinished=len(parts.ledger.unfinished()),
             warnings=self.warnings,
@@ -301,8 +247,3 @@ class KnowledgeBase:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _source_name(root: Path) -> str:
-    folder = root if root.is_dir() else root.parent
-    return folder.resolve().name or "documents"

@@ -23,6 +23,11 @@ SearchMode: TypeAlias = Literal["dense", "sparse", "hybrid"]
 RankerName: TypeAlias = Literal["adaptive", "rrf", "weighted"]
 TextFormat: TypeAlias = Literal["markdown", "plain"]
 DocumentState: TypeAlias = Literal["writing", "indexed", "deleting"]
+GenerationState: TypeAlias = Literal[
+    "building", "built", "verified", "active", "previous", "dropping"
+]
+VersionEnd: TypeAlias = Literal["", "replaced", "deleted"]
+Role: TypeAlias = Literal["reader", "writer", "admin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,9 @@ class Document:
     """One source text as it was ingested.
 
     ``text`` is the normalised text (LF line ends, no BOM, no control characters) that chunk spans
-    count in. ``content_hash`` is the hex SHA-256 of everything that decides the chunks.
+    count in. ``content_hash`` is the hex SHA-256 of every field that reaches the index; how the
+    text is cut is a property of the generation and not of the document. ``file_hash`` tells
+    whether the file must be read again at all; '' where the text did not come from a file.
     """
 
     doc_id: str
@@ -42,6 +49,7 @@ class Document:
     text_format: TextFormat
     content_hash: str
     metadata: Metadata = field(default_factory=dict)
+    file_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,18 @@ class SearchHit:
     category: str
     scores: Scores
     metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """What an audit needs of a stored chunk. ``content`` is there so that it can be hashed anew."""
+
+    id: str
+    doc_id: str
+    kb_scope: str
+    category: str
+    content: str
+    content_hash: str
 
 
 class AttemptName(StrEnum):
@@ -350,7 +370,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class DocumentInfo:
-    """What the ledger knows of a document, without its text."""
+    """What the ledger knows of a document, without its text.
+
+    ``chunk_count`` and ``state`` are those of the active generation.
+    """
 
     doc_id: str
     source: str
@@ -362,14 +385,52 @@ class DocumentInfo:
     state: DocumentState
     updated_at: str
     metadata: Metadata = field(default_factory=dict)
+    file_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMark:
+    """What is remembered of a chunk: hex SHA-256 of its content, and its span in the text."""
+
+    content_hash: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWrite:
+    """A document about to be written, with the marks of its chunks in their order."""
+
+    document: Document
+    marks: Sequence[ChunkMark]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentVersion:
+    """One version of a document in one generation, so that an old evidence key can be judged.
+
+    ``marks`` are its chunks by ``chunk_index``. ``until`` and ``ended_by`` are '' while it is the
+    current version. Times are UTC, ISO 8601.
+    """
+
+    doc_id: str
+    generation: str
+    content_hash: str
+    marks: Sequence[ChunkMark]
+    since: str
+    until: str = ""
+    ended_by: VersionEnd = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One complete build of the index: a Milvus collection and what it was built with.
 
-    ``lexical`` tells whether it has a BM25 field; ``proved_on`` is the engine version on which
-    its analyzer was last proved.
+    ``lexical``   it has a BM25 field
+    ``proved_on`` the engine version on which its analyzer was last proved
+    ``chunking``  size, overlap and version of the chunker
+    ``embedding`` the settings that reach its embedder again, without secrets
+    ``report``    the last verification; with ``forced``, why it was activated without one
     """
 
     name: str
@@ -380,14 +441,58 @@ class Generation:
     lexical: bool
     proved_on: str
     created_at: str
+    chunking: Metadata = field(default_factory=dict)
+    embedding: Metadata = field(default_factory=dict)
+    state: GenerationState = "active"
+    activated_at: str = ""
+    report: Metadata = field(default_factory=dict)
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltDocument:
+    """A document as a generation that is not the active one holds it."""
+
+    doc_id: str
+    content_hash: str
+    marks: Sequence[ChunkMark]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An access key as it is kept: its hash (hex SHA-256) and never itself.
+
+    Times are UTC, ISO 8601; '' for never.
+    """
+
+    key_id: str
+    key_hash: str
+    kb_scope: str
+    role: Role
+    name: str
+    created_at: str
+    expires_at: str = ""
+    revoked_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """The text of a file as it was decoded, not yet normalised."""
+    """The text of a file, not yet normalised, and where it came from.
+
+    ``kind`` is the format its content has (markdown, text, html, pdf, docx, ...); ``encoding`` is
+    the codec it was decoded with, '' where the format has none; ``title`` is what the format says
+    of itself; ``removed`` counts characters of hidden or undecodable content that were left out;
+    ``file_hash`` is the hex SHA-256 of the bytes.
+    """
 
     text: str
     text_format: TextFormat
+    kind: str = "text"
+    encoding: str = "utf-8"
+    title: str = ""
+    removed: int = 0
+    metadata: Metadata = field(default_factory=dict)
+    file_hash: str = ""
 
 
 class FileOutcome(StrEnum):
@@ -395,6 +500,7 @@ class FileOutcome(StrEnum):
     UNCHANGED = "unchanged"
     SKIPPED = "skipped"
     FAILED = "failed"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)

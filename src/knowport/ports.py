@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from knowport.model import (
+    ApiKey,
+    BuiltDocument,
+    ChunkMark,
     Document,
     DocumentInfo,
+    DocumentVersion,
     EmbedderIdentity,
     Generation,
     IndexedChunk,
     Matrix,
     Metadata,
+    PlannedWrite,
     SearchHit,
     SearchRequest,
+    StoredRow,
     Vector,
 )
 
@@ -83,15 +90,64 @@ class KnowledgeWritePort(Protocol):
         """Every stored chunk id, in no particular order."""
         ...
 
+    def iter_rows(self, *, doc_id: str | None = None) -> Iterator[StoredRow]:
+        """Every stored row, for audits, in no particular order; one id may come twice."""
+        ...
+
 
 class Ledger(Protocol):
-    """Remembers documents, generations and vectors."""
+    """Remembers documents and their versions, generations, vectors, traces and access keys.
+
+    Every method is one transaction and raises LedgerError.
+    """
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Held by one writer at a time among all threads and processes of this ledger, and freed
+        by the end of its process. Not re-entrant. Waits up to a minute, then raises LedgerBusy."""
+        ...
+
+    # -- generations
 
     def active_generation(self) -> Generation | None: ...
 
-    def add_generation(self, generation: Generation) -> None:
-        """Record a generation, or record it anew, and make it the active one."""
+    def generations(self) -> tuple[Generation, ...]:
+        """Every generation, in order of creation."""
         ...
+
+    def save_generation(self, generation: Generation) -> None:
+        """Record a generation, or record it anew; its name is its key. No other row changes."""
+        ...
+
+    def activate(self, name: str, *, activated_at: str, forced: bool) -> None:
+        """Make a generation the active one, at once with all that hangs on it.
+
+        The active one becomes ``previous`` and its documents are kept as its built ones; those
+        built for ``name`` become the chunk counts, marks and versions of the documents. What was
+        ``previous`` before stays so. Raises RebuildError where a document is not built for
+        ``name`` in its present version, or one is that no longer exists.
+        """
+        ...
+
+    def drop_generation(self, name: str) -> None:
+        """Forget a generation and its built documents; never the active one (RebuildError)."""
+        ...
+
+    def built(self, generation: str) -> Mapping[str, str]:
+        """Content hash by document id of what a generation that is not active holds."""
+        ...
+
+    def built_marks(
+        self, generation: str, doc_ids: Sequence[str]
+    ) -> Mapping[str, tuple[ChunkMark, ...]]:
+        """Marks of the chunks that a generation that is not active holds of documents, by id;
+        one it does not hold is absent."""
+        ...
+
+    def store_built(self, generation: str, documents: Sequence[BuiltDocument]) -> None: ...
+
+    def drop_built(self, generation: str, doc_ids: Sequence[str]) -> None: ...
+
+    # -- documents
 
     def document(self, doc_id: str) -> DocumentInfo | None: ...
 
@@ -105,6 +161,13 @@ class Ledger(Protocol):
         """Documents in order of id."""
         ...
 
+    def documents_page(
+        self, *, kb_scope: str, category: str | None, after: str, limit: int
+    ) -> tuple[DocumentInfo, ...]:
+        """At most ``limit`` documents whose id is greater than ``after``, in order of id by code
+        point; '' begins."""
+        ...
+
     def categories(self, kb_scope: str) -> tuple[str, ...]:
         """Distinct non-empty categories of a scope, sorted."""
         ...
@@ -113,13 +176,21 @@ class Ledger(Protocol):
         """What is known of documents, by id; unknown ones are absent."""
         ...
 
-    def begin_writes(self, writes: Sequence[tuple[Document, int]]) -> None:
-        """Record at once that documents of so many chunks are about to be written (state
-        ``writing``)."""
+    def marks(self, doc_ids: Sequence[str]) -> Mapping[str, tuple[ChunkMark, ...]]:
+        """Marks of the chunks of documents in the active generation, by document id."""
         ...
 
-    def commit_writes(self, doc_ids: Sequence[str]) -> None:
-        """Record at once that the engine holds the documents (state ``indexed``)."""
+    def begin_writes(self, writes: Sequence[PlannedWrite]) -> None:
+        """Record at once that documents are about to be written (state ``writing``)."""
+        ...
+
+    def commit_writes(self, doc_ids: Sequence[str], *, generation: str) -> None:
+        """Record at once that the engine holds the documents (state ``indexed``), each as the
+        new version of its history."""
+        ...
+
+    def touch_files(self, file_hashes: Mapping[str, str]) -> None:
+        """Set ``file_hash`` by document id; nothing else changes."""
         ...
 
     def reopen_writes(self, doc_ids: Sequence[str]) -> None:
@@ -128,11 +199,19 @@ class Ledger(Protocol):
 
     def begin_delete(self, doc_id: str) -> None: ...
 
-    def commit_delete(self, doc_id: str) -> None: ...
+    def commit_delete(self, doc_id: str) -> None:
+        """Forget the document; its history stays, ended by ``deleted``."""
+        ...
 
     def unfinished(self) -> tuple[DocumentInfo, ...]:
         """Documents whose writing or deleting was interrupted."""
         ...
+
+    def versions(self, doc_id: str) -> tuple[DocumentVersion, ...]:
+        """History of a document, newest first; at most the last 50 versions are kept."""
+        ...
+
+    # -- catalogues and traces
 
     def catalogues(self) -> Mapping[str, str]:
         """Domain catalogues as TOML texts, by source, in order of source."""
@@ -150,6 +229,8 @@ class Ledger(Protocol):
         """Drop traces that are too old or too many; returns how many went."""
         ...
 
+    # -- embedding cache
+
     def cached_vectors(
         self, embedder: EmbedderIdentity, hashes: Sequence[str]
     ) -> Mapping[str, Vector]:
@@ -157,3 +238,17 @@ class Ledger(Protocol):
         ...
 
     def store_vectors(self, embedder: EmbedderIdentity, vectors: Mapping[str, Vector]) -> None: ...
+
+    # -- access keys
+
+    def add_key(self, key: ApiKey) -> None: ...
+
+    def keys(self) -> tuple[ApiKey, ...]:
+        """Every key, in order of creation, revoked and expired ones as well."""
+        ...
+
+    def key_of_hash(self, key_hash: str) -> ApiKey | None: ...
+
+    def revoke_key(self, key_id: str, *, revoked_at: str) -> bool:
+        """Whether there was such a key that was not revoked."""
+        ...

@@ -1,17 +1,23 @@
 """Runs a test on every engine, or on those that its ``engine`` mark names.
 
-A test that asks for ``mode`` runs in each search mode that its engine has.
+A test that asks for ``mode`` runs in each search mode that its engine has. One that asks for a
+``ledger`` runs on SQLite and on a real PostgreSQL; without PostgreSQL on the machine that half is
+skipped, except in CI, where it is an error.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 import engines as supply
+import postgres
+from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.milvus import Engine, MilvusIndex
 
 DIMENSION = 8
@@ -106,3 +112,52 @@ def reopen(engine_name: str, connections: Connections) -> Callable[[MilvusIndex]
         return connections.index(engine_name, index.collection)
 
     return again
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres.Postgres]:
+    folder = postgres.programs()
+    if folder is None and not os.environ.get("CI"):
+        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    assert folder is not None, "CI must install PostgreSQL"
+    with postgres.running(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def postgres_url(server: postgres.Postgres) -> str:
+    """Of an empty schema, which is made faster than a database."""
+    name = f"ledger_{next(_numbers)}"
+    server.execute(f"CREATE SCHEMA {name}")
+    return f"{server.url()}?options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'home' / 'ledger.sqlite3'}"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Of an empty database."""
+    found: str = request.getfixturevalue(f"{request.param}_url")
+    return found
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Callable[[], SqlLedger]]:
+    """Opens the database; each call is a connection pool of its own, as in another process."""
+    ledgers: list[SqlLedger] = []
+
+    def again() -> SqlLedger:
+        ledgers.append(SqlLedger(url, exclusive_seconds=10))
+        return ledgers[-1]
+
+    yield again
+    for one in ledgers:
+        one.close()
+
+
+@pytest.fixture
+def ledger(opened: Callable[[], SqlLedger]) -> SqlLedger:
+    return opened()

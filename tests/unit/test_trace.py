@@ -15,6 +15,7 @@ from knowport import KnowledgeBase, knowledge_base
 from knowport.core.domains import parse_catalogue
 from knowport.errors import EmbeddingUnavailable, EngineError, InvalidInput, LedgerError
 from knowport.settings import load_settings
+from support import serve_from
 
 QUERY, TERM, BODY, HEADING, CRUMB, ALIAS = (
     "Quokkaquery",
@@ -46,7 +47,7 @@ class Opened:
     def __init__(self, home: Path, *, embedder=None, failing=(), **trace) -> None:
         settings = load_settings({"home": home, "trace": trace})
         self.kb = KnowledgeBase(settings=settings, embedder=embedder or FakeEmbedder())
-        self.kb._parts.index = FakeIndex(ROWS, dict(failing))  # type: ignore[assignment]
+        serve_from(self.kb, FakeIndex(ROWS, dict(failing)))
         self.kb._parts.catalogue = CATALOGUE
         self.file = home / "ledger.sqlite3"
 
@@ -222,7 +223,7 @@ def test_one_lookup_one_trace_and_explain_leaves_none(open_) -> None:
 def test_a_lookup_that_found_nothing_and_one_of_an_empty_index_leave_a_trace(open_) -> None:
     kb = open_().kb
     unknown = kb.lookup("x", category="nope")
-    kb._parts.index = None
+    serve_from(kb, None)
     empty = kb.lookup("x")
 
     assert [kb.trace(a.lookup_id)["notices"] for a in (unknown, empty)] == [

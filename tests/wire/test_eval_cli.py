@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -159,10 +161,16 @@ def test_calibrate_stores_and_lookups_use_it(base: Base) -> None:
     dry = knowport("calibrate", "--queries", labelled, "--dry-run", home=home)
     assert dry.returncode == 0, dry.stderr
     assert not (home / "calibration.json").exists()
-    done = knowport("calibrate", "--queries", labelled, home=home)
+    out = base.folder / "calibration"
+    done = knowport("calibrate", "--queries", labelled, "--report", out, home=home)
     assert done.returncode == 0, done.stderr
     for part in ("AUROC", "held out", "Risk-coverage", "calibration.json"):
         assert part in done.stdout
+    page = (out / "calibration.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 1 and "default-src 'none'" in page and "Refusing" in page
+    assert json.loads((out / "calibration.json").read_text(encoding="utf-8"))["queries"] == 16
+    with closing(sqlite3.connect(home / "ledger.sqlite3")) as ledger:
+        assert ledger.execute("SELECT count(*) FROM traces").fetchone() == (0,)
     explained = json.loads(knowport("explain", mark("cal", 1), "--json", home=home).stdout)
     assert explained["calibrated"] is True
     (folder / "new.md").write_text("# New\n\nAnother page.\n", encoding="utf-8")

@@ -24,6 +24,8 @@ from knowport.errors import ConfigurationError
 from knowport.model import Chunk, TextFormat
 
 BREADCRUMB_SEPARATOR = " > "
+# Kept with every generation: to be raised with any change in how chunks are cut.
+CHUNKER_VERSION = 1
 
 _MIN_BYTES = 64  # room for a few characters of text beside whatever a piece repeats
 _PARAGRAPH = regex.compile(r"(?:^[^\n]*\S[^\n]*+\n?)++", regex.MULTILINE)
@@ -69,14 +71,20 @@ def document_title(text: str, text_format: TextFormat, front_matter: FrontMatter
     """
     title = front_matter.values.get("title")
     if isinstance(title, str | int | float) and not isinstance(title, bool):
-        words = " ".join(str(title).split())
-        if words:
-            return words[: grapheme_cut(words, MAX_HEADING)]
+        line = title_line(str(title))
+        if line:
+            return line
     if text_format == "plain":
         return None
     sections = _markdown_sections(text, front_matter.body_start)
     titles = (section.breadcrumb[-1] for section in sections if section.level == 1)
     return next(filter(None, titles), None)
+
+
+def title_line(title: str) -> str:
+    """A title on one line of at most MAX_HEADING characters; '' where it is blank."""
+    line = " ".join(title.split())
+    return line[: grapheme_cut(line, MAX_HEADING)]
 
 
 def chunk_document(

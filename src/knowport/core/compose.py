@@ -1,4 +1,4 @@
-"""The text of a chunk that is searched: title, breadcrumb and content.
+"""The text of a chunk that is searched (title, breadcrumb and content), and the hashes of texts.
 
 BM25 and the embedder read the same text; the agent gets the chunk's content and never this.
 """
@@ -6,10 +6,12 @@ BM25 and the embedder read the same text; the agent gets the chunk's content and
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
+from dataclasses import asdict
 
-from knowport.model import Chunk, SearchHit
+from knowport.model import Chunk, Document, SearchHit
 
 _FULL_WIDTH = re.compile("[０-９Ａ-Ｚａ-ｚ]")
 
@@ -26,12 +28,16 @@ def search_text(chunk: Chunk) -> str:
 
 
 def lexical_text(hit: SearchHit) -> str:
-    """Title, breadcrumb and content in lower case, to look for a query's terms in.
+    """Title, breadcrumb and content in lower case, to look for a query's terms in."""
+    return folded(f"{hit.title}\n{hit.breadcrumb}\n{hit.content}")
+
+
+def folded(text: str) -> str:
+    """A text in lower case, as terms are looked for in it.
 
     NFKC only where there are full-width letters or digits: over Chinese text it rewrites every
     punctuation mark, which for the hits of a lookup takes longer than all the looking.
     """
-    text = f"{hit.title}\n{hit.breadcrumb}\n{hit.content}"
     if _FULL_WIDTH.search(text):
         text = unicodedata.normalize("NFKC", text)
     return text.lower()
@@ -40,3 +46,10 @@ def lexical_text(hit: SearchHit) -> str:
 def text_hash(text: str) -> str:
     """Hex SHA-256 of a text's UTF-8 bytes."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def content_hash(document: Document) -> str:
+    """Hex SHA-256 of every field of a document that reaches the index."""
+    fields = asdict(document) | {"metadata": dict(document.metadata)}
+    del fields["content_hash"], fields["file_hash"]
+    return text_hash(json.dumps(fields, sort_keys=True, ensure_ascii=False))

@@ -6,7 +6,6 @@ engine's ranker cannot express. Ranks are fused, never raw scores.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from knowport.model import LegWeights, Scores, SearchHit
@@ -54,11 +53,11 @@ def fuse_legs(
     *,
     weights: LegWeights,
     k: int,
-    prefer: Callable[[SearchHit], int] = lambda _: 0,
+    prefer: Callable[[str], int] = lambda _: 0,
 ) -> tuple[SearchHit, ...]:
     """The union of two legs, each best first, by weighted RRF with all scores of both legs.
 
-    Exact ties, which RRF has many of, go to the hit with the higher ``prefer``, then to the lower
+    Exact ties, which RRF has many of, go to the id with the higher ``prefer``, then to the lower
     id. A leg of weight 0 still contributes its hits, behind all others.
     """
     dense_by_id = {hit.id: hit for hit in dense}
@@ -66,14 +65,10 @@ def fuse_legs(
     fused = rrf(
         [list(dense_by_id), list(sparse_by_id)], k=k, weights=[weights.dense, weights.sparse]
     )
-    hits = [_merged(dense_by_id.get(key), sparse_by_id.get(key), score) for key, score in fused]
-    ties = Counter(hit.scores.fused for hit in hits)
-
-    def order(hit: SearchHit) -> tuple[float, int, str]:
-        score = hit.scores.fused or 0.0
-        return -score, -prefer(hit) if ties[score] > 1 else 0, hit.id
-
-    return tuple(sorted(hits, key=order))
+    order = sorted(fused, key=lambda pair: (-pair[1], -prefer(pair[0])))  # ties stay by id
+    return tuple(
+        _merged(dense_by_id.get(key), sparse_by_id.get(key), score) for key, score in order
+    )
 
 
 def _merged(dense: SearchHit | None, sparse: SearchHit | None, fused: float) -> SearchHit:

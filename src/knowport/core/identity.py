@@ -8,6 +8,8 @@ import unicodedata
 from knowport.errors import InvalidInput
 
 MAX_DOC_ID_BYTES = 400
+# Control characters (Unicode category Cc) and surrogates (Cs).
+_UNUSABLE = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 # At most 18 digits: the engine's integers end there.
 _KEY_END = re.compile(r"#chunk-(0|[1-9][0-9]{0,17})\Z")
 
@@ -38,7 +40,7 @@ def checked_doc_id(doc_id: str) -> str:
 def _problem(name: str) -> str | None:
     if not name.strip():
         return "is blank"
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in name):
+    if _UNUSABLE.search(name):
         return "holds a control character or a lone surrogate"
     if (size := len(name.encode())) > MAX_DOC_ID_BYTES:
         return f"has {size} UTF-8 bytes; the limit is {MAX_DOC_ID_BYTES}"

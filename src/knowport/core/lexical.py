@@ -14,10 +14,11 @@ straddle two words and stand for nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from knowport.core.terms import contains
-from knowport.model import LegWeights, Term, TermKind
+from knowport.core.terms import places
+from knowport.model import LegWeights, SearchHit, Term, TermKind
 
 ABSENT_HAN_WEIGHT = 0.25
 # A lexical hit that covers so much of the query's weight is trusted as much as the dense leg; below
@@ -28,22 +29,44 @@ IDENTIFIERS_COVERED = 0.9
 IDENTIFIERS_DENSE_WEIGHT = 0.5
 
 
-def coverage(terms: Sequence[Term], texts: Sequence[str]) -> list[float]:
-    """For each text of the candidates, in lower case, its coverage of the terms, 0..1."""
-    if not terms or not texts:
-        return [0.0] * len(texts)
-    held = [[contains(text, term) for term in terms] for text in texts]
-    total = len(texts)
-    weights = []
-    for position, term in enumerate(terms):
-        n = sum(row[position] for row in held)
+@dataclass(frozen=True, slots=True)
+class LexicalEvidence:
+    """By id of the hit: its coverage, 0..1, and how many terms stand in its title or breadcrumb."""
+
+    coverage: Mapping[str, float]
+    in_headings: Mapping[str, int]
+
+
+def lexical_evidence(terms: Sequence[Term], hits: Iterable[SearchHit]) -> LexicalEvidence:
+    """What the candidates of one lookup hold of a query's terms."""
+    unique = {hit.id: hit for hit in hits}
+    headings = [f"{hit.title}\n{hit.breadcrumb}\n" for hit in unique.values()]
+    texts = [heading + hit.content for heading, hit in zip(headings, unique.values(), strict=True)]
+    found = places(terms, texts)
+    in_headings = [0] * len(texts)
+    for row in found:
+        for number, (place, heading) in enumerate(zip(row, headings, strict=True)):
+            in_headings[number] += 0 <= place < len(heading)
+    return LexicalEvidence(
+        dict(zip(unique, coverage(terms, found, len(texts)), strict=True)),
+        dict(zip(unique, in_headings, strict=True)),
+    )
+
+
+def coverage(terms: Sequence[Term], found: Sequence[Sequence[int]], total: int) -> list[float]:
+    """The coverage of each of ``total`` candidates; ``found`` are the rows of ``terms.places``."""
+    whole, shares = 0.0, [0.0] * total
+    for term, row in zip(terms, found, strict=True):
+        n = total - row.count(-1)
         weight = math.log(1 + (total - n + 0.5) / (n + 0.5))
-        absent = n == 0 and term.kind is TermKind.HAN
-        weights.append(weight * ABSENT_HAN_WEIGHT if absent else weight)
-    whole = sum(weights)
-    return [
-        sum(weight for weight, has in zip(weights, row, strict=True) if has) / whole for row in held
-    ]
+        if n == 0 and term.kind is TermKind.HAN:
+            weight *= ABSENT_HAN_WEIGHT
+        whole += weight
+        shares = [
+            share + weight if place >= 0 else share
+            for share, place in zip(shares, row, strict=True)
+        ]
+    return [share / whole for share in shares] if terms else shares
 
 
 def leg_weights(terms: Sequence[Term], best_coverage: float) -> LegWeights:

@@ -75,7 +75,7 @@ def select(
 
 def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[str, int]]]:
     """Sort key of candidates: rank, key and, as merged attempts have two of one, reasons."""
-    reasons = [(reason.attempt.value, reason.rank) for reason in candidate.reasons]
+    reasons = [(reason.attempt, reason.rank) for reason in candidate.reasons]
     return candidate.rank, candidate.key, reasons
 
 

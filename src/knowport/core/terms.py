@@ -6,8 +6,11 @@ contains. The engine's analyzer does the searching; it cannot be asked what it m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import regex
 
+from knowport.core.compose import folded
 from knowport.model import Term, TermKind
 
 # A run of Latin letters and digits with the joints that identifiers have.
@@ -68,17 +71,41 @@ def _is_identifier(run: str) -> bool:
     )
 
 
-def contains(text: str, term: Term) -> bool:
-    """Whether a lower-case text holds a term: Latin between word borders, Chinese anywhere."""
+def places(terms: Sequence[Term], texts: Sequence[str]) -> list[list[int]]:
+    """For each term a row: where it first stands in each text as it is, or -1.
+
+    By rows, and folding texts only for terms that have letters, because every term of a query is
+    looked for in every hit of every lookup.
+    """
+    lower: list[str] = []
+    rows = []
+    for term in terms:
+        sought = term.text
+        if term.kind is TermKind.HAN:
+            rows.append([text.find(sought) for text in texts])
+        else:
+            lower = lower or [folded(text) for text in texts]
+            rows.append([place(text, term) if sought in text else -1 for text in lower])
+    return rows
+
+
+def place(text: str, term: Term) -> int:
+    """Where a lower-case text first holds a term, Latin between word borders and Chinese anywhere;
+    -1 if it does not."""
     start = text.find(term.text)
     if term.kind is TermKind.HAN:
-        return start >= 0
+        return start
     while start >= 0:
         end = start + len(term.text)
         if not (_joins(text, start - 1) or _joins(text, end)):
-            return True
+            break
         start = text.find(term.text, start + 1)
-    return False
+    return start
+
+
+def contains(text: str, term: Term) -> bool:
+    """Whether a lower-case text holds a term."""
+    return place(text, term) >= 0
 
 
 def _joins(text: str, position: int) -> bool:

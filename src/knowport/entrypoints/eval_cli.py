@@ -1,8 +1,8 @@
-"""``knowport eval`` and ``knowport calibrate``.
+"""``knowport eval``.
 
 Progress and warnings go to standard error, the result alone to standard output. Exit codes beside
 those of ``knowport.errors``: 8 some queries failed or lost a leg, or documents were not indexed; 12
-a gate failed; 13 calibration was refused; 130 interrupted.
+a gate failed; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,36 +16,26 @@ from typing import Annotated, Any, Literal
 import typer
 
 from knowport.entrypoints import wire
-from knowport.entrypoints.eval_output import Progress, StopOnInterrupt, err, print_tables
+from knowport.entrypoints.eval_output import (
+    SEED,
+    Progress,
+    StopOnInterrupt,
+    print_tables,
+    write_files,
+)
+from knowport.entrypoints.options import EXIT_INTERRUPTED, EXIT_PARTIAL, Config, Home, Json, err
 from knowport.errors import InvalidInput
-from knowport.evaluation import fitting, gates, reports, setups, tables
-from knowport.evaluation.calibration import REFUSE_BELOW, calibrate, store
-from knowport.evaluation.calibration_tables import calibration_tables
+from knowport.evaluation import gates, reports, setups, tables
 from knowport.evaluation.datasets import Dataset, read_dataset
 from knowport.evaluation.harness import evaluate
-from knowport.evaluation.labelled import collect, read_labelled
 from knowport.evaluation.named import check_names
 from knowport.evaluation.runs import Setup, Stopped
-from knowport.knowledge_base import KnowledgeBase
 from knowport.settings import load_settings
 
-EXIT_PARTIAL = 8
 EXIT_GATE = 12
-EXIT_REFUSED = 13
-EXIT_INTERRUPTED = 130
-SEED = 20_240_601
+
 
 app = typer.Typer()
-
-Home = Annotated[
-    Path | None,
-    typer.Option("--home", help="Folder of the index and the ledger.", show_default=False),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="Settings file; else ./knowport.toml.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 @app.command("eval")
@@ -127,82 +117,10 @@ def eval_command(
     folder = work or chosen[0].settings.home / "evaluation"
     made = _measured(dataset, chosen, folder, group_by, seed, measure or ())
     if report is not None:
-        _write(report, made)
+        write_files(report, reports.files(made))
     _show(made, as_json=as_json)
     if tables.troubles(made):
         raise typer.Exit(EXIT_PARTIAL)
-
-
-@app.command("calibrate")
-def calibrate_command(
-    queries: Annotated[Path, typer.Option(help="Labelled questions, JSON Lines.")],
-    refuse_below: Annotated[
-        float, typer.Option(help="Refuse where evidence is right less likely than this.")
-    ] = REFUSE_BELOW,
-    keep_weight: Annotated[
-        bool, typer.Option("--keep-weight", help="Do not fit the weight of lexical evidence.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report, but store nothing.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of folds and resampling.")] = SEED,
-    as_json: Json = False,
-    home: Home = None,
-    config: Config = None,
-) -> None:
-    """Fit the relevance levels to labelled questions about this knowledge base.
-
-    A line holds text and documents (ids that answer it; an empty list: no answer). 15 questions
-    are the least, with 5 that are answered rightly and 5 that are not. Exit code 13: refused, the
-    reason is printed, and nothing is stored.
-
-    Example: knowport calibrate --queries labelled.jsonl
-    """
-    if not 0 < refuse_below < fitting.MEDIUM_AT:
-        raise InvalidInput(
-            f"--refuse-below is {refuse_below}; it must lie between 0 and {fitting.MEDIUM_AT}.",
-            field="refuse_below",
-        )
-    labelled = read_labelled(queries)
-    settings = load_settings({"home": home} if home is not None else {}, config=config)
-    with StopOnInterrupt() as stop, KnowledgeBase(settings=settings) as kb:
-        if not kb.documents():
-            raise InvalidInput(
-                "The knowledge base holds no document.", field="home", remedy="Ingest some first."
-            )
-        show = Progress("calibrate")
-        try:
-            collected = collect(kb, labelled, on_query=show.queries, should_stop=stop.asked)
-        except Stopped:
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        outcome = calibrate(
-            collected.samples,
-            kb.thresholds,
-            refuse_below=refuse_below,
-            keep_weight=keep_weight,
-            seed=seed,
-        )
-        stored = None
-        if outcome.thresholds is not None and not dry_run:
-            stored = store(
-                settings.home,
-                outcome.thresholds,
-                settings.retrieval.kb_scope,
-                kb.fingerprint(),
-                outcome.report,
-            )
-    values = {
-        "calibrated": outcome.thresholds is not None,
-        "refusal": outcome.refusal,
-        "stored": str(stored) if stored else None,
-        "left_out": dict(collected.left_out),
-        **outcome.report,
-    }
-    if as_json:
-        sys.stdout.write(wire.dumps(values) + "\n")
-    else:
-        print_tables(*calibration_tables(values))
-    if outcome.refusal:
-        err.print(f"Not calibrated. {outcome.refusal}", style="yellow", markup=False)
-        raise typer.Exit(EXIT_REFUSED)
 
 
 def _gate(
@@ -222,7 +140,7 @@ def _gate(
         dataset, [gate.setup], work or home / "evaluation", gate.group_by, gate.seed, gate.more
     )
     if report is not None:
-        _write(report, made)
+        write_files(report, reports.files(made))
     verdicts = gates.judge(gate, made)
     passed, raised = gates.passed(verdicts), gates.raised(gate, verdicts)
     for text in tables.warnings(made):
@@ -287,20 +205,6 @@ def _overrides(home: Path | None, mode: str | None, ranker: str | None) -> dict[
     if ranker is not None:
         values = setups.merged(values, {"retrieval": {"hybrid": {"ranker": ranker}}})
     return values
-
-
-def _write(folder: Path, made: dict[str, Any]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in reports.files(made).items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(
-            f"The report cannot be written to {folder}: {error}.",
-            field="report",
-            remedy="Name another folder.",
-        ) from error
-    err.print(f"Report: {folder / 'report.html'}", markup=False)
 
 
 def _show(made: dict[str, Any], *, as_json: bool) -> None:

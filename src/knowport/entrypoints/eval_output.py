@@ -5,18 +5,21 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knowport.entrypoints.options import err
+from knowport.errors import InvalidInput
 from knowport.evaluation import tables
 from knowport.model import IngestProgress
 
 MIN_WIDTH = 160
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+SEED = 20_240_601
 
 
 def print_tables(facts: Sequence[tuple[str, str]], shown: Sequence[tables.Table]) -> None:
@@ -72,3 +75,19 @@ class Progress:
         if last or self._clock() >= self._next:
             self._next = self._clock() + 5.0
             err.print(f"{self._name}: {text}", style="dim", markup=False)
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write a report into a folder, made if need be; raises InvalidInput."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"The report cannot be written to {folder}: {error}.",
+            field="report",
+            remedy="Name another folder.",
+        ) from error
+    page = next(name for name in files if name.endswith(".html"))
+    err.print(f"Report: {folder / page}", markup=False)

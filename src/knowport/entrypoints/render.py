@@ -14,8 +14,6 @@ from knowport.model import (
     Answer,
     Document,
     DocumentInfo,
-    FileOutcome,
-    IngestReport,
     Status,
 )
 
@@ -110,36 +108,6 @@ def _highlight_words(query: str) -> list[str]:
         else:
             words.extend(run[i : i + 2] for i in range(len(run) - 1))
     return words
-
-
-def report(console: Console, done: IngestReport) -> None:
-    """Files that were not taken, each with its reason, then the sum."""
-    rest = [f for f in done.files if f.outcome in (FileOutcome.SKIPPED, FileOutcome.FAILED)]
-    if rest:
-        table = Table(box=None, pad_edge=False)
-        for name in ("outcome", "file", "reason"):
-            table.add_column(name, overflow="fold")
-        for file in rest:
-            style = "red" if file.outcome is FileOutcome.FAILED else "dim"
-            table.add_row(
-                Text(file.outcome, style), Text(file.path), Text(f"{file.reason}: {file.detail}")
-            )
-        console.print(table)
-    counts = ", ".join(f"{done.count(outcome)} {outcome}" for outcome in FileOutcome)
-    console.print(
-        f"{counts}. {done.chunks_written} chunks written, {done.chunks_embedded} embedded, "
-        f"{done.seconds:.1f} s.",
-        markup=False,
-    )
-    if done.vanished:
-        shown = ", ".join(done.vanished[:5]) + (" ..." if len(done.vanished) > 5 else "")
-        console.print(
-            f"{len(done.vanished)} documents have no file in the folder and stay in the index: "
-            f"{shown}. `knowport documents delete` removes one.",
-            markup=False,
-        )
-    if done.interrupted:
-        console.print("Interrupted: run the same command to go on.")
 
 
 def documents(console: Console, infos: Sequence[DocumentInfo]) -> None:

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from knowport.evaluation import svg
+from knowport.evaluation.calibration_tables import calibration_tables
 from knowport.evaluation.tables import facts, tables, warnings
 
 _PLOTTED = ("nDCG@10", "R@5", "SpanHit@5", "EvidencePrecision@5")
@@ -24,7 +25,7 @@ pre { background: #f6f6f6; padding: 1em; overflow-x: auto; }
 
 
 def to_html(report: Mapping[str, Any]) -> str:
-    """The page."""
+    """The page of an evaluation."""
     title = f"Evaluation of {report['set']['name']}"
     body = [f"<h1>{escape(title)}</h1>"]
     body += [f'<p class="warning">{escape(text)}</p>' for text in warnings(report)]
@@ -40,6 +41,30 @@ def to_html(report: Mapping[str, Any]) -> str:
             f"<pre>{escape(settings)}</pre></details>"
         )
         body.append(_queries(setup))
+    return _page(title, body)
+
+
+def calibration_html(values: Mapping[str, Any]) -> str:
+    """The page of a calibration, from the values that ``knowport calibrate --json`` prints."""
+    title = "Calibration of the relevance levels"
+    body = [f"<h1>{title}</h1>"]
+    if values["refusal"]:
+        body.append(f'<p class="warning">Not calibrated. {escape(values["refusal"])}</p>')
+    shown, found = calibration_tables(values)
+    body.append(_table(["", ""], [list(row) for row in shown]))
+    if "risk_coverage" in values:
+        plot = svg.lines(
+            "Risk against coverage, held out: as fewer queries are refused",
+            {"held out": values["risk_coverage"]},
+            "coverage: share of queries answered",
+            "risk: share of answers without a relevant document",
+        )
+        body.append(f"<figure>{plot}</figure>")
+    body += [f"<h2>{escape(name)}</h2>{_table(head, rows)}" for name, head, rows in found]
+    return _page(title, body)
+
+
+def _page(title: str, body: Sequence[str]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta http-equiv="Content-Security-Policy" '

@@ -89,7 +89,7 @@ def collect(
     and one whose documents are not in the index (then its label says nothing). Raises Stopped.
     """
     weight = kb.thresholds.lexical_weight
-    resolve = _Resolver(info.doc_id for info in kb.documents())
+    resolve = Resolver(info.doc_id for info in kb.documents())
     samples, left_out = [], {}
     for done, query in enumerate(queries):
         if should_stop():
@@ -100,7 +100,7 @@ def collect(
             left_out[query.query_id] = f"not in the index: {', '.join(query.documents)}"
             continue
         try:
-            result = kb.run_lookup(query.text)
+            result = kb.run_lookup(query.text, traced=False)
         except (EmbeddingError, InvalidInput) as error:
             left_out[query.query_id] = error.message
             continue
@@ -130,7 +130,7 @@ def _block(cosine: float, assessment: Assessment, weight: float) -> Block:
     return Block(cosine, assessment.coverage, rest if abs(rest) > 1e-9 else 0.0)
 
 
-class _Resolver:
+class Resolver:
     def __init__(self, doc_ids: Iterable[str]) -> None:
         self._known: dict[str, str] = {}
         for doc_id in doc_ids:

@@ -12,7 +12,7 @@ become front matter.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,7 +29,8 @@ from knowport.evaluation.datasets import CorpusDocument, Dataset
 from knowport.evaluation.measures import ChunkSpan
 from knowport.knowledge_base import KnowledgeBase
 from knowport.model import FileOutcome, IngestProgress, IngestReport, LoadedFile
-from knowport.pipelines.ingest import IngestOptions, ingest
+from knowport.pipelines.ingest import ingest
+from knowport.pipelines.ingest_options import IngestOptions
 from knowport.ports import Embedder
 from knowport.settings import Settings
 
@@ -157,18 +158,24 @@ def _ingest_corpus(
 ) -> IngestReport:
     by_path = {dataset.folder / _segment(name): document for name, document in corpus.items()}
 
-    def find(_root: Path) -> Iterator[Path]:
+    def find(_root: Path, _include: Sequence[str], _exclude: Sequence[str]) -> Iterator[Path]:
         yield from by_path
 
-    def load(path: Path) -> LoadedFile:
+    def text(path: Path) -> str:
         document = by_path[path]
-        return LoadedFile(front_matter(document) + document.text, "markdown")
+        return front_matter(document) + document.text
+
+    def digest(path: Path) -> str:
+        return sha256(text(path).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def load(path: Path) -> LoadedFile:
+        return LoadedFile(text(path), "markdown", file_hash=digest(path))
 
     parts = kb._parts
     kb.set_domains(parts.read_catalogue(dataset.folder), source=dataset.name)
     return ingest(
         dataset.folder,
-        replace(parts.ingest_ports(), find=find, load=load),
+        lambda: replace(parts.ingest_ports(), find=find, digest=digest, load=load),
         IngestOptions(source=dataset.name, kb_scope=kb.settings.retrieval.kb_scope),
         on_progress=on_progress,
         should_stop=should_stop,

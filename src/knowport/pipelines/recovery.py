@@ -3,40 +3,57 @@
 ========  =================================================================================
 state     action
 ========  =================================================================================
-writing   write the ledger's text again, whole, and delete the tail; delete a document that
-          the index refuses, which the next ingest of its file will report
+writing   write the ledger's text again, whole, and delete the tail
 deleting  delete again
 ========  =================================================================================
+
+What a living writer of another process has at hand looks the same from outside. It holds the lock
+meanwhile, so the state of a document is read again under it, and only what is unfinished even
+then is finished. A knowledge base whose unfinished documents cannot be finished now (its writer is
+busy for long, the ledger is read-only, the embedder is away, the disk is full) opens all the same:
+they stay unfinished, and the reason is told.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from knowport.core.chunking import ChunkingOptions
-from knowport.errors import InvalidInput
-from knowport.pipelines.replace import Index, Write, cut, delete_document, replace_documents
-from knowport.pipelines.vectors import Vectors
+from knowport.errors import EmbeddingError, EngineError, GenerationChanged, LedgerError
+from knowport.pipelines.mend import MendPorts, mend
+from knowport.pipelines.replace import Index
 from knowport.ports import Embedder, Ledger
 
 
-def recover(embedder: Embedder, ledger: Ledger, index: Index, chunking: ChunkingOptions) -> int:
-    """Finish every unfinished document; returns how many there were."""
-    unfinished = ledger.unfinished()
-    for info in unfinished:
-        if info.state == "deleting":
-            delete_document(info.doc_id, ledger, index)
-            continue
-        document = ledger.document_text(info.doc_id)
-        if document is None:  # deleted by another process meanwhile
-            continue
-        whole = cut(document, chunking)
-        vectors = Vectors(embedder, ledger)
-        texts = dict(zip(whole.hashes, whole.texts, strict=True))
-        vectors.fill(texts, keys=whole.keys)
-        write = Write(document, whole.indexed(vectors.known), new=False)
-        try:
-            index.check(write.chunks)
-        except InvalidInput:
-            delete_document(info.doc_id, ledger, index)
-        else:
-            replace_documents([write], ledger, index)
-    return len(unfinished)
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How many documents were finished, how many are not, and why; ``reason`` is '' for none."""
+
+    finished: int = 0
+    left: int = 0
+    reason: str = ""
+
+
+def recover(
+    embedder: Embedder, ledger: Ledger, index: Index, chunking: ChunkingOptions, generation: str
+) -> Recovery:
+    """Finish every unfinished document of the active generation, which ``index`` is.
+
+    Raises LedgerError only where the ledger cannot even be read.
+    """
+    doc_ids = [info.doc_id for info in ledger.unfinished()]
+    if not doc_ids:
+        return Recovery()
+    ports = MendPorts(embedder, ledger, index, generation, chunking)
+
+    def still_unfinished(doc_id: str) -> bool:
+        info = ledger.document(doc_id)
+        return info is not None and info.state != "indexed"
+
+    try:
+        refused = mend(doc_ids, ports, needed=still_unfinished).refused
+        reason = next(iter(refused.values()), "Another process writes them.")
+    except (EmbeddingError, EngineError, GenerationChanged, LedgerError) as error:
+        reason = str(error)
+    left = len(ledger.unfinished())
+    return Recovery(len(doc_ids) - left, left, reason if left else "")

@@ -7,16 +7,28 @@ leaves is finished at the next start (``pipelines.recovery``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload
 
 from knowport.core.chunking import ChunkingOptions, chunk_document
 from knowport.core.compose import search_text, text_hash
-from knowport.core.identity import evidence_key
-from knowport.errors import UnknownDocument
-from knowport.model import Chunk, Document, IndexedChunk, Vector
+from knowport.core.identity import checked_doc_id, evidence_key
+from knowport.errors import GenerationChanged, InvalidInput, UnknownDocument
+from knowport.model import (
+    Chunk,
+    ChunkMark,
+    Document,
+    DocumentInfo,
+    IndexedChunk,
+    PlannedWrite,
+    Vector,
+)
 from knowport.ports import KnowledgeSearchPort, KnowledgeWritePort, Ledger
+
+# Chunks that are held with their vectors, and handed to the engine, at once.
+SLICE_CHUNKS = 500
 
 
 class Index(KnowledgeSearchPort, KnowledgeWritePort, Protocol):
@@ -39,8 +51,10 @@ class CutDocument:
         first = zip(reversed(self.hashes), reversed(self.chunks), strict=True)
         return {name: evidence_key(chunk.doc_id, chunk.chunk_index, "", 0) for name, chunk in first}
 
-    def indexed(self, vectors: Mapping[str, Vector]) -> list[IndexedChunk]:
-        """The chunks as the index takes them; ``vectors`` by text hash."""
+    def indexed(
+        self, vectors: Mapping[str, Vector], part: slice = slice(None)
+    ) -> list[IndexedChunk]:
+        """The chunks of a part as the index takes them; ``vectors`` by text hash."""
         document = self.document
         return [
             IndexedChunk(
@@ -53,17 +67,46 @@ class CutDocument:
                 vector=vectors[name],
                 metadata=document.metadata,
             )
-            for chunk, text, name in zip(self.chunks, self.texts, self.hashes, strict=True)
+            for chunk, text, name in zip(
+                self.chunks[part], self.texts[part], self.hashes[part], strict=True
+            )
         ]
+
+
+class CachedChunks(Sequence[IndexedChunk]):
+    """The chunks of a document that is too large to hold all of its vectors at once.
+
+    They are fetched slice by slice with ``vectors``, by text hash, each time they are asked for.
+    """
+
+    def __init__(
+        self, whole: CutDocument, vectors: Callable[[Sequence[str]], Mapping[str, Vector]]
+    ) -> None:
+        self._whole, self._vectors = whole, vectors
+
+    def __len__(self) -> int:
+        return len(self._whole.chunks)
+
+    @overload
+    def __getitem__(self, place: int) -> IndexedChunk: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[IndexedChunk]: ...
+    def __getitem__(self, place: int | slice) -> IndexedChunk | list[IndexedChunk]:
+        if isinstance(place, int):
+            return self[(at := range(len(self))[place]) : at + 1][0]
+        return self._whole.indexed(self._vectors(self._whole.hashes[place]), place)
+
+    def __iter__(self) -> Iterator[IndexedChunk]:
+        for start in range(0, len(self), SLICE_CHUNKS):
+            yield from self[start : start + SLICE_CHUNKS]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A document ready to be written; ``new`` promises that there is no older version."""
+    """A document ready to be written."""
 
     document: Document
     chunks: Sequence[IndexedChunk]
-    new: bool
 
 
 def cut(document: Document, chunking: ChunkingOptions) -> CutDocument:
@@ -75,26 +118,147 @@ def cut(document: Document, chunking: ChunkingOptions) -> CutDocument:
     return CutDocument(document, chunks, texts, [text_hash(text) for text in texts])
 
 
-def replace_documents(writes: Sequence[Write], ledger: Ledger, index: Index) -> None:
-    """Write documents over their older versions, together.
+def replace_documents(
+    writes: Sequence[Write],
+    ledger: Ledger,
+    index: Index,
+    *,
+    generation: str,
+    after_slice: Callable[[], None] = lambda: None,
+) -> None:
+    """Write documents over their older versions, together, as the only writer.
 
-    Their chunks must have passed ``index.check``. Raises EngineError or LedgerError.
+    Their chunks must have passed ``check_chunks``. ``generation`` is the one that ``index`` is.
+    ``after_slice`` is called whenever some of the chunks are stored; what it raises leaves the
+    documents unfinished. Raises GenerationChanged where the generation is not the active one any
+    more, InvalidInput where one of the documents stands in another scope by now, EngineError or
+    LedgerError.
     """
-    ledger.begin_writes([(write.document, len(write.chunks)) for write in writes])
-    index.upsert_chunks([chunk for write in writes for chunk in write.chunks])
+    with as_writer(ledger, generation):
+        write_documents(writes, ledger, index, generation=generation, after_slice=after_slice)
+
+
+def delete_document(
+    doc_id: str, ledger: Ledger, index: KnowledgeWritePort, *, generation: str
+) -> int:
+    """Delete a document as the only writer; returns how many chunks went.
+
+    Raises UnknownDocument, GenerationChanged, EngineError or LedgerError.
+    """
+    with as_writer(ledger, generation):
+        return remove_document(doc_id, ledger, index)
+
+
+@contextmanager
+def as_writer(ledger: Ledger, generation: str) -> Iterator[None]:
+    """No other process or thread writes meanwhile, and the active generation stays what it is."""
+    with ledger.exclusive():
+        active = ledger.active_generation()
+        if active is None or active.name != generation:
+            raise GenerationChanged(
+                f"Generation {generation} is not the active one any more.",
+                remedy="Begin the write again.",
+            )
+        yield
+
+
+def write_documents(
+    writes: Sequence[Write],
+    ledger: Ledger,
+    index: Index,
+    *,
+    generation: str,
+    after_slice: Callable[[], None] = lambda: None,
+) -> None:
+    """``replace_documents`` for whoever is the only writer already."""
+    known = ledger.infos([write.document.doc_id for write in writes])
     for write in writes:
-        if not write.new:
+        refuse_other_scope(write.document, known.get(write.document.doc_id))
+    ledger.begin_writes([PlannedWrite(w.document, marks(w.chunks)) for w in writes])
+    for chunks in slices(writes):
+        index.upsert_chunks(chunks)
+        after_slice()
+    for write in writes:
+        if write.document.doc_id in known:
             index.delete_by_doc_id(write.document.doc_id, from_index=len(write.chunks))
-    ledger.commit_writes([write.document.doc_id for write in writes])
+    ledger.commit_writes([write.document.doc_id for write in writes], generation=generation)
 
 
-def delete_document(doc_id: str, ledger: Ledger, index: KnowledgeWritePort) -> int:
-    """Delete a document; returns how many chunks went. Raises UnknownDocument."""
-    if ledger.document(doc_id) is None:
-        raise UnknownDocument(
-            f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
-        )
+def known_document(doc_id: str, ledger: Ledger) -> DocumentInfo:
+    """What the ledger knows of a document. Raises UnknownDocument."""
+    with suppress(InvalidInput):  # what cannot be an id is none that is known
+        info = ledger.document(checked_doc_id(doc_id))
+        if info is not None:
+            return info
+    raise unknown_document(doc_id)
+
+
+def unknown_document(doc_id: str) -> UnknownDocument:
+    return UnknownDocument(
+        f"No document has the id {doc_id!r}.", remedy="See `knowport documents list`."
+    )
+
+
+def remove_document(doc_id: str, ledger: Ledger, index: KnowledgeWritePort) -> int:
+    """``delete_document`` for whoever is the only writer already."""
+    known_document(doc_id, ledger)
     ledger.begin_delete(doc_id)
     removed = index.delete_by_doc_id(doc_id)
     ledger.commit_delete(doc_id)
     return removed
+
+
+def refuse_other_scope(document: Document, known: DocumentInfo | None) -> None:
+    """Raises InvalidInput where the document already stands in another scope."""
+    if known is not None and known.kb_scope != document.kb_scope:
+        raise InvalidInput(
+            f"Document {document.doc_id!r} already stands in another scope than "
+            f"{document.kb_scope!r}.",
+            field="doc_id",
+            remedy="Use another source name or id, or delete it there first.",
+        )
+
+
+def is_current(known: DocumentInfo, document: Document) -> bool:
+    """Whether the index holds this very version, whole."""
+    return known.state == "indexed" and known.content_hash == document.content_hash
+
+
+def touch_files(documents: Sequence[Document], ledger: Ledger, *, generation: str) -> None:
+    """Keep the file hashes of documents that the index holds already.
+
+    Not of those that another writer has replaced meanwhile. Raises GenerationChanged, LedgerError.
+    """
+    with as_writer(ledger, generation):
+        infos = ledger.infos([document.doc_id for document in documents])
+        ledger.touch_files(
+            {
+                document.doc_id: document.file_hash
+                for document in documents
+                if document.doc_id in infos and is_current(infos[document.doc_id], document)
+            }
+        )
+
+
+def check_chunks(write: Write, index: KnowledgeWritePort) -> None:
+    """Raises InvalidInput for what the index would refuse of a document."""
+    for chunks in slices([write]):
+        index.check(chunks)
+
+
+def slices(writes: Sequence[Write]) -> Iterator[list[IndexedChunk]]:
+    """All chunks of all documents in order, some at a time."""
+    held: list[IndexedChunk] = []
+    for write in writes:
+        for start in range(0, len(write.chunks), SLICE_CHUNKS):
+            held.extend(write.chunks[start : start + SLICE_CHUNKS])
+            if len(held) >= SLICE_CHUNKS:
+                yield held
+                held = []
+    if held:
+        yield held
+
+
+def marks(chunks: Sequence[IndexedChunk]) -> tuple[ChunkMark, ...]:
+    """What the ledger remembers of the chunks."""
+    return tuple(ChunkMark(c.content_hash, c.chunk.start, c.chunk.end) for c in chunks)

@@ -8,14 +8,13 @@ RRF loses to its better leg where one of them is noise (docs/adr/0007).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from knowport.core import relevance
-from knowport.core.compose import lexical_text
 from knowport.core.fusion import fuse_legs
-from knowport.core.lexical import coverage, leg_weights
+from knowport.core.lexical import leg_weights, lexical_evidence
 from knowport.core.relevance import Thresholds
-from knowport.core.terms import contains
 from knowport.errors import EngineError
 from knowport.model import (
     Assessment,
@@ -82,7 +81,7 @@ class _Found:
     hits: tuple[SearchHit, ...]
     mode: SearchMode
     weights: LegWeights | None = None
-    coverages: dict[str, float] | None = None
+    coverages: Mapping[str, float] | None = None
     failed_leg: str = ""
 
 
@@ -96,22 +95,11 @@ def _both_legs(index: KnowledgeSearchPort, plan: QueryPlan, request: SearchReque
         sparse = index.search(replace(request, mode="sparse"))
     except EngineError as error:
         return _Found(dense, "dense", failed_leg=f"sparse: {error.message}")
-    coverages = _coverages(plan, (*dense, *sparse))
-    first = max((coverages[hit.id] for hit in sparse[:1]), default=0.0)
-    weights = leg_weights(plan.terms, first)
-
-    def in_headings(hit: SearchHit) -> int:
-        heading = f"{hit.title}\n{hit.breadcrumb}".lower()
-        return sum(contains(heading, term) for term in plan.terms)
-
-    hits = fuse_legs(dense, sparse, weights=weights, k=request.rrf_k, prefer=in_headings)
-    return _Found(hits, "hybrid", weights, coverages)
-
-
-def _coverages(plan: QueryPlan, hits: tuple[SearchHit, ...]) -> dict[str, float]:
-    unique = {hit.id: hit for hit in hits}
-    texts = [lexical_text(hit) for hit in unique.values()]
-    return dict(zip(unique, coverage(plan.terms, texts), strict=True))
+    evidence = lexical_evidence(plan.terms, (*dense, *sparse))
+    weights = leg_weights(plan.terms, evidence.coverage[sparse[0].id] if sparse else 0.0)
+    prefer = evidence.in_headings.__getitem__
+    hits = fuse_legs(dense, sparse, weights=weights, k=request.rrf_k, prefer=prefer)
+    return _Found(hits, "hybrid", weights, evidence.coverage)
 
 
 def _assessed(
@@ -119,7 +107,7 @@ def _assessed(
 ) -> Attempt:
     coverages = found.coverages
     if coverages is None:
-        coverages = _coverages(plan, found.hits)
+        coverages = lexical_evidence(plan.terms, found.hits).coverage
     # An identifier belongs to no language.
     words = " ".join(term.text for term in plan.terms if term.kind is not TermKind.IDENTIFIER)
     query_han = relevance.han_share(words)

@@ -13,6 +13,7 @@ import re
 import struct
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -30,6 +31,11 @@ logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 
 # pymilvus takes a path for an embedded file by its ".db"; Lite 2.5.1 limits the rest.
 _EMBEDDED_NAME = re.compile(r"(?=.{4,36}\Z)[a-zA-Z0-9.\-_]+\.db")
+# The client pings an idle connection every ten seconds, which the embedded engine takes for an
+# attack and hangs up on. A socket file needs no pings.
+_QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": False}
+# How long an engine may take to end after its process.
+ENDING_SECONDS = 15.0
 _UNAVAILABLE = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -68,7 +74,12 @@ class Engine:
             with translated(uri):
                 try:
                     with _child_output_on_stderr() if embedded else nullcontext():
-                        client = MilvusClient(uri, token=token, timeout=timeout)
+                        client = MilvusClient(
+                            uri,
+                            token=token,
+                            timeout=timeout,
+                            grpc_options=_QUIET if embedded else {},
+                        )
                 except ConnectionConfigException as error:
                     if embedded:
                         raise _cannot_open(Path(uri)) from error
@@ -154,9 +165,38 @@ def _prepare_embedded(path: Path) -> None:
             f"The folder {path.parent} cannot be written.",
             remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
         )
-    holder = _lock_holder(path)
-    if holder is not None:
-        raise _in_use(path, holder)
+    _wait_for_ending_engine(path)
+
+
+def _wait_for_ending_engine(path: Path) -> None:
+    """Refuse a file that another process uses; wait where it has ended and its engine has not.
+
+    A process that is killed frees the lock at once. Its engine works off what it was asked for
+    and ends a second or two later. One that is started beside it fails, or does not see what the
+    old one still writes.
+    """
+    deadline = time.monotonic() + ENDING_SECONDS
+    while True:
+        engine, holder = _engine_process(path), _lock_holder(path)
+        if holder not in (None, engine):
+            raise _in_use(path, holder)
+        if engine is None:
+            return
+        if time.monotonic() > deadline:
+            raise _in_use(path, engine)
+        time.sleep(0.02)
+
+
+def _engine_process(path: Path) -> int | None:
+    """The process of another that runs an engine on the file."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if arguments[0].endswith(b"/milvus") and arguments[1:2] == [os.fsencode(path)]:
+            return int(process.name)
+    return None
 
 
 def _cannot_open(path: Path) -> IndexInUse | EngineError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pymilvus import AnnSearchRequest, MilvusClient, RRFRanker, WeightedRanker
 
 from knowport.adapters.milvus import filters
 from knowport.adapters.milvus.engine import Engine, translated
+from knowport.adapters.milvus.listing import PAGE_KEYS, stored_keys, stored_rows
 from knowport.adapters.milvus.schema import (
     OUTPUT_FIELDS,
     check_rows,
@@ -18,14 +19,12 @@ from knowport.adapters.milvus.schema import (
     to_row,
 )
 from knowport.errors import ConfigurationError, EngineError
-from knowport.model import IndexedChunk, Scores, SearchHit, SearchRequest, Vector
+from knowport.model import IndexedChunk, Scores, SearchHit, SearchRequest, StoredRow, Vector
 
 # One upsert of 5,000 rows of 1,024 numbers took Lite 2.5.1 two minutes, and a server takes
 # messages of 64 MB at most.
 MAX_BATCH_ROWS = 500
 MAX_BATCH_BYTES = 8_000_000
-# A query without an iterator stops at 16,384 rows, without an error on Lite 2.5.1.
-PAGE_ROWS = 1_000
 # Reads our own writes at once; unlike Strong it does not wait for the writes of others.
 SEARCH_CONSISTENCY = "Session"
 EXACT_CONSISTENCY = "Strong"
@@ -96,30 +95,26 @@ class MilvusIndex:
             return self._search_hybrid(request)
 
     def _search_dense(self, request: SearchRequest) -> tuple[SearchHit, ...]:
-        rows = self._search_leg(request, request.vector, "dense_vector", OUTPUT_FIELDS)
+        rows = _rows(self._search_leg(request, request.vector, "dense_vector", OUTPUT_FIELDS))
         return tuple(
-            _hit(row, Scores(dense=row["distance"], dense_rank=rank))
-            for rank, row in enumerate(rows, start=1)
+            _hit(row, Scores(dense=row.score, dense_rank=rank))
+            for rank, row in enumerate(sorted(rows, key=_best_first), start=1)
         )
 
     def _search_sparse(self, request: SearchRequest) -> tuple[SearchHit, ...]:
         known = request.vector is not None
         fields = [*OUTPUT_FIELDS, "dense_vector"] if known else OUTPUT_FIELDS
-        rows = self._search_leg(request, request.query, "sparse_vector", fields)
-        cosines = _cosines(request.vector, rows)
+        found = self._search_leg(request, request.query, "sparse_vector", fields)
+        rows = _rows(found, sign=self._engine.bm25_sign, query=request.vector)
         return tuple(
-            _hit(row, Scores(dense=cosine, sparse=self._bm25(row), sparse_rank=rank))
-            for rank, (row, cosine) in enumerate(zip(rows, cosines, strict=True), start=1)
+            _hit(row, Scores(dense=row.cosine, sparse=row.score, sparse_rank=rank))
+            for rank, row in enumerate(sorted(rows, key=_best_first), start=1)
         )
-
-    def _bm25(self, row: Any) -> float:
-        return float(self._engine.bm25_sign * row["distance"])
 
     def _search_leg(
         self, request: SearchRequest, data: Any, field: str, output_fields: list[str]
-    ) -> list[Any]:
-        """Rows of one leg, best first, ties by id."""
-        found = self._client.search(
+    ) -> Any:
+        return self._client.search(
             self.collection,
             data=[data],
             anns_field=field,
@@ -129,8 +124,6 @@ class MilvusIndex:
             consistency_level=SEARCH_CONSISTENCY,
             timeout=self._timeout,
         )[0]
-        sign = 1.0 if field == "dense_vector" else self._engine.bm25_sign
-        return sorted(found, key=lambda row: (-sign * row["distance"], from_key(row["id"])))
 
     def _search_hybrid(self, request: SearchRequest) -> tuple[SearchHit, ...]:
         # The filter goes on each leg: a filter given to hybrid_search itself is ignored.
@@ -160,14 +153,10 @@ class MilvusIndex:
         # the tie ends there (RRF ties come in pairs); if not, the whole union of the legs does.
         wanted = request.retrieve_k
         found = fused(wanted + 2)
-        if len(found) == wanted + 2 and found[-1]["distance"] == found[wanted - 1]["distance"]:
+        if len(found) == wanted + 2 and found.distances[-1] == found.distances[wanted - 1]:
             found = fused(2 * wanted)
-        rows = sorted(found, key=_best_first)[:wanted]
-        cosines = _cosines(request.vector, rows)
-        return tuple(
-            _hit(row, Scores(fused=row["distance"], dense=cosine))
-            for row, cosine in zip(rows, cosines, strict=True)
-        )
+        rows = sorted(_rows(found, query=request.vector), key=_best_first)[:wanted]
+        return tuple(_hit(row, Scores(fused=row.score, dense=row.cosine)) for row in rows)
 
     def count(self, *, kb_scope: str | None = None, doc_id: str | None = None) -> int:
         """See KnowledgeSearchPort."""
@@ -183,24 +172,11 @@ class MilvusIndex:
 
     def iter_ids(self, *, doc_id: str | None = None) -> Iterator[str]:
         """See KnowledgeWritePort."""
-        return map(from_key, self._iter_keys(doc_id=doc_id))
+        return map(from_key, stored_keys(self._engine, self.collection, doc_id=doc_id))
 
-    def _iter_keys(self, *, doc_id: str | None) -> Iterator[str]:
-        self.exists()  # bounded in time; the first request of an iterator has no deadline at all
-        with translated(f"listing collection {self.collection}"):
-            pages = self._client.query_iterator(
-                self.collection,
-                batch_size=PAGE_ROWS,
-                filter=filters.equals(doc_id=doc_id),
-                output_fields=["id"],
-                consistency_level=EXACT_CONSISTENCY,
-                timeout=self._timeout,
-            )
-            try:
-                while page := pages.next():
-                    yield from (str(row["id"]) for row in page)
-            finally:
-                pages.close()
+    def iter_rows(self, *, doc_id: str | None = None) -> Iterator[StoredRow]:
+        """See KnowledgeWritePort. Lite 2.5.1 hands out the last row of an id and counts all."""
+        return stored_rows(self._engine, self.collection, doc_id=doc_id)
 
     # -- writing ----------------------------------------------------------------------------
 
@@ -220,13 +196,13 @@ class MilvusIndex:
         """See KnowledgeWritePort. Deletes by primary key, so no filter can reach another id."""
         keys = [
             key
-            for key in self._iter_keys(doc_id=doc_id)
-            if int(key.rpartition("#chunk-")[2]) >= from_index
+            for key in stored_keys(self._engine, self.collection, doc_id=doc_id)
+            if _is_from(key, from_index)
         ]
-        for start in range(0, len(keys), PAGE_ROWS):
+        for start in range(0, len(keys), PAGE_KEYS):
             with translated(f"deleting from collection {self.collection}"):
                 self._client.delete(
-                    self.collection, ids=keys[start : start + PAGE_ROWS], timeout=self._timeout
+                    self.collection, ids=keys[start : start + PAGE_KEYS], timeout=self._timeout
                 )
         if keys:
             self._known_to_hold_rows = False
@@ -283,18 +259,59 @@ class MilvusIndex:
         return [word for word, rows in zip(words, found, strict=True) if not rows]
 
 
+def _is_from(key: str, index: int) -> bool:
+    """Whether a chunk has at least that number; a row of a document that is no chunk goes too."""
+    number = key.rpartition("#chunk-")[2]
+    return not number.isdecimal() or int(number) >= index
+
+
 def _scope_filter(request: SearchRequest) -> str:
     return filters.equals(kb_scope=request.kb_scope, category=request.category)
 
 
-def _best_first(row: Any) -> tuple[float, str]:
-    return -row["distance"], from_key(row["id"])
+class _Row(NamedTuple):
+    """One row of a search: more ``score`` is better, ``cosine`` is None where it is not known."""
+
+    id: str
+    score: float
+    cosine: float | None
+    entity: dict[str, Any]
 
 
-def _hit(row: Any, scores: Scores) -> SearchHit:
-    entity = row["entity"]
+def _rows(found: Any, *, sign: float = 1.0, query: Vector | None = None) -> list[_Row]:
+    """What pymilvus found for one query, in its order; cosines only if asked for by ``query``."""
+    cosines = [None] * len(found) if query is None else _cosines(query, found)
+    return [
+        _Row(from_key(key), sign * distance, cosine, row["entity"])
+        for key, distance, cosine, row in zip(
+            found.ids, found.distances, cosines, found, strict=True
+        )
+    ]
+
+
+def _cosines(query: Vector, found: Any) -> list[float]:
+    """Cosine of the query with the vector of each row, which must not have been read yet.
+
+    A row that is read gets its vector as a Python list of floats, which takes longer than all
+    else that is done with it; so the vectors are taken out of the answer in one piece before.
+    """
+    if not found:
+        return []
+    fields = [field.field_name for field in found.lazy_field_data]
+    vectors = found.lazy_field_data.pop(fields.index("dense_vector")).vectors
+    matrix = np.array(vectors.float_vector.data, dtype=np.float32).reshape(-1, vectors.dim)
+    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
+    return [float(value) for value in (matrix @ query) / lengths]
+
+
+def _best_first(row: _Row) -> tuple[float, str]:
+    return -row.score, row.id
+
+
+def _hit(row: _Row, scores: Scores) -> SearchHit:
+    entity = row.entity
     return SearchHit(
-        id=from_key(row["id"]),
+        id=row.id,
         doc_id=entity["doc_id"],
         chunk_index=int(entity["chunk_index"]),
         content=entity["content"],
@@ -305,15 +322,6 @@ def _hit(row: Any, scores: Scores) -> SearchHit:
         scores=scores,
         metadata=entity["metadata"],
     )
-
-
-def _cosines(query: Vector | None, rows: Sequence[Any]) -> list[float | None]:
-    """Cosine of the query with the vector of each row; None where there is no query vector."""
-    if query is None or not rows:
-        return [None] * len(rows)
-    matrix = np.asarray([row["entity"]["dense_vector"] for row in rows], dtype=np.float32)
-    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
-    return [float(value) for value in (matrix @ query) / lengths]
 
 
 def _batches(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

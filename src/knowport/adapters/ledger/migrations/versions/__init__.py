@@ -1,0 +1,1 @@
+"""One script a version, in order."""

@@ -1,0 +1,316 @@
+"""The adapters of one knowledge base, opened as far as they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from knowport.adapters.embedding.checked import CheckedEmbedder
+from knowport.adapters.ledger import SqlLedger
+from knowport.adapters.loading import (
+    LOADER_VERSION,
+    FileLoader,
+    Roots,
+    digest_file,
+    find_files,
+    literal,
+    read_catalogue,
+    selector,
+    ticks,
+)
+from knowport.adapters.milvus import Engine, MilvusIndex
+from knowport.bootstrap.embedders import configured_embedder, reach_of
+from knowport.bootstrap.generations import Generations
+from knowport.bootstrap.rebuilding import follow_alias, rebuild_ports
+from knowport.bootstrap.serving import Pointer, Serving
+from knowport.core.calibration import (
+    FILE_NAME,
+    Calibration,
+    Expired,
+    Fingerprint,
+    fingerprint,
+    load_calibration,
+)
+from knowport.core.chunking import ChunkingOptions
+from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
+from knowport.core.mismatch import REBUILD
+from knowport.core.relevance import Thresholds, default_thresholds
+from knowport.errors import EngineError, IndexMismatch, LedgerError
+from knowport.model import Generation, LookupResult, Notice
+from knowport.pipelines.ingest_ports import IngestPorts, ReadPorts
+from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
+from knowport.pipelines.rebuild import finish_drops
+from knowport.pipelines.rebuild_ports import Lookup, RebuildPorts
+from knowport.pipelines.recovery import recover
+from knowport.pipelines.search import SearchOptions
+from knowport.ports import Embedder
+from knowport.settings import Settings
+
+
+class Composition:
+    """The adapters of one knowledge base, and the generation that it serves.
+
+    ``embedder`` replaces the configured one; ``other_embedders`` are those that other generations
+    may have been built with. ``lost_ok`` opens a knowledge base whose active collection is gone,
+    so that it can be rebuilt. Raises ConfigurationError, IndexInUse, IndexMismatch, EngineError
+    or LedgerError.
+    """
+
+    find_files = staticmethod(find_files)
+    literal = staticmethod(literal)
+    ticks = staticmethod(ticks)
+    read_catalogue = staticmethod(read_catalogue)
+
+    def __init__(
+        self,
+        settings: Settings,
+        embedder: Embedder | None = None,
+        *,
+        other_embedders: Sequence[Embedder] = (),
+        lost_ok: bool = False,
+    ) -> None:
+        self.settings = settings
+        own = CheckedEmbedder(embedder) if embedder else configured_embedder(settings)
+        self.roots = Roots(settings.home / "roots.json")
+        self._loader = FileLoader()
+        self.ledger = SqlLedger(settings.ledger_url)
+        self.generations = Generations(
+            settings,
+            self.ledger,
+            [own, *map(CheckedEmbedder, other_embedders)],
+            {} if embedder else reach_of(settings),
+            lost_ok=lost_ok,
+        )
+        self._of_start: list[str] = []
+        try:
+            self.catalogue = _catalogue(self.ledger.catalogues())
+            chunking = settings.chunking
+            nothing = Serving(None, None, own, ChunkingOptions(chunking.size, chunking.overlap))
+            self._pointer = Pointer(self.ledger, self._open, nothing)
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, generation: Generation) -> Serving:
+        return self._calibrated(self.generations.open_active(generation))
+
+    def _start(self) -> None:
+        """Open what is active and finish what an interruption left."""
+        serving = self._pointer.refresh()
+        if serving.generation is None or serving.index is None:
+            return
+        if not serving.differs and serving.index.exists():
+            left = recover(
+                serving.embedder, self.ledger, serving.index, serving.chunking, serving.name
+            )
+            if left.left:
+                self._of_start.append(
+                    f"{left.left} documents are unfinished and could not be finished now: "
+                    f"{left.reason}"
+                )
+            self.refresh_calibration()
+        try:
+            finish_drops(self.ledger, self.generations.index_of)
+            follow_alias(self.generations.connected(), self.settings, serving.generation)
+        except (EngineError, LedgerError) as error:
+            self._of_start.append(f"What a rebuild left to be tidied up still is: {error}")
+
+    def close(self) -> None:
+        """Release the engine, the ledger and the processes that parse files."""
+        self._loader.close()
+        self.generations.close()
+        self.ledger.close()
+
+    def refresh_catalogue(self) -> None:
+        """Read the domain catalogues anew."""
+        self.catalogue = _catalogue(self.ledger.catalogues())
+
+    # -- what is served ---------------------------------------------------------------------
+
+    @property
+    def serving(self) -> Serving:
+        """The active generation as it was last seen."""
+        return self._pointer.held
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it was needed until now."""
+        return self.generations.engine
+
+    @property
+    def index(self) -> MilvusIndex | None:
+        return self.serving.index
+
+    def follow(self) -> Serving:
+        """The generation that the ledger calls active now."""
+        return self._pointer.refresh()
+
+    # -- calibration ------------------------------------------------------------------------
+
+    def fingerprint(self) -> Fingerprint:
+        """What calibrated thresholds of the configured scope depend on, as it stands now."""
+        return self._fingerprint(self.serving)
+
+    def _fingerprint(self, serving: Serving) -> Fingerprint:
+        documents = self.ledger.documents(kb_scope=self.settings.retrieval.kb_scope)
+        return fingerprint(
+            serving.embedder.identity,
+            serving.generation.analyzer if serving.generation else {},
+            serving.chunking,
+            ((info.doc_id, info.content_hash) for info in documents),
+        )
+
+    def refresh_calibration(self) -> None:
+        """Read the stored calibration anew and see whether it still fits."""
+        self._pointer.change(self._calibrated)
+
+    def _calibrated(self, serving: Serving) -> Serving:
+        path = self.settings.home / FILE_NAME
+        if not path.is_file():
+            return replace(serving, calibration=None)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            return replace(serving, calibration=Expired(f"the file cannot be read ({error})"))
+        return replace(serving, calibration=load_calibration(text, self._fingerprint(serving)))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever runs this knowledge base should know."""
+        serving = self.serving
+        said = [notice.message for notice in _notices(serving)]
+        if serving.recut:
+            said.append(
+                f"The index is cut otherwise than the settings say ({', '.join(serving.recut)}). "
+                f"What is ingested is cut as the index is; {REBUILD} applies the settings."
+            )
+        return (*said, *self._of_start)
+
+    def _thresholds(self, serving: Serving, kb_scope: str) -> Thresholds:
+        calibration = serving.calibration
+        if isinstance(calibration, Calibration) and calibration.kb_scope == kb_scope:
+            return calibration.thresholds
+        return default_thresholds(
+            serving.embedder.identity, self.settings.retrieval.normalization.reference_threshold
+        )
+
+    # -- what pipelines get -----------------------------------------------------------------
+
+    def lookup_ports(self, kb_scope: str | None = None) -> LookupPorts:
+        """Ports for a lookup in a scope, by default the configured one; all of one generation."""
+        return self._lookup_ports(self._pointer.current(), kb_scope)
+
+    def _lookup_ports(self, serving: Serving, kb_scope: str | None) -> LookupPorts:
+        return LookupPorts(
+            embedder=serving.embedder,
+            ledger=self.ledger,
+            index=serving.index,
+            generation=serving.name,
+            thresholds=self._thresholds(serving, kb_scope or self.settings.retrieval.kb_scope),
+            catalogue=self.catalogue,
+            notices=_notices(serving),
+        )
+
+    def lookup_options(self) -> LookupOptions:
+        rag, hybrid = self.settings.rag, self.settings.retrieval.hybrid
+        fallback = self.settings.retrieval.filter
+        return LookupOptions(
+            search=SearchOptions(
+                retrieve_k=rag.retrieve_k,
+                ranker=hybrid.ranker,
+                rrf_k=hybrid.rrf_k,
+                weight_dense=hybrid.weight.dense,
+                weight_sparse=hybrid.weight.sparse,
+            ),
+            return_n=rag.return_n,
+            max_chunks_per_document=rag.max_chunks_per_document,
+            max_chars=self.settings.pack.max_chars,
+            retry_unfiltered_on_low_quality=fallback.retry_unfiltered_on_low_quality,
+            parallel=fallback.parallel,
+        )
+
+    def ingest_ports(self) -> IngestPorts:
+        """Ports for writing, of the generation that is active now; the first call on an empty
+        ledger makes the first one. Raises IndexMismatch where the generation is read-only."""
+        serving = self._pointer.refresh()
+        if serving.index is None:
+            self.generations.create_first()
+            serving = self._pointer.refresh()
+        if serving.differs:
+            raise IndexMismatch(
+                f"The index in {self.settings.home} was built with other settings, so it is "
+                f"read-only: {'; '.join(serving.differs)}.",
+                remedy=f"Run {REBUILD} to build it anew with the settings of now, while the old "
+                "one answers; or restore the old settings. Nothing was changed.",
+            )
+        assert serving.index is not None
+        return IngestPorts.over(
+            self._read_ports(serving),
+            embedder=serving.embedder,
+            index=serving.index,
+            generation=serving.name,
+        )
+
+    def read_ports(self) -> ReadPorts:
+        """Ports to see what an ingest would do; they write nothing and make no generation."""
+        return self._read_ports(self._pointer.refresh())
+
+    def _read_ports(self, serving: Serving) -> ReadPorts:
+        return ReadPorts(
+            ledger=self.ledger,
+            chunking=serving.chunking,
+            find=find_files,
+            selector=selector,
+            digest=digest_file,
+            load=self._loader.load,
+            load_bytes=self._loader.load_bytes,
+            loader_version=LOADER_VERSION,
+        )
+
+    # -- rebuilding -------------------------------------------------------------------------
+
+    def rebuild_ports(self) -> RebuildPorts:
+        """Ports for building, proving and switching generations."""
+        return rebuild_ports(
+            self.settings, self.ledger, self.generations, lookup=self._lookup_in, follow=self.follow
+        )
+
+    def _lookup_in(self, generation: Generation) -> Lookup:
+        """Lookups in one generation, whichever is active."""
+        ports = self._lookup_ports(self._calibrated(self.generations.open(generation)), None)
+        options, retrieval = self.lookup_options(), self.settings.retrieval
+
+        def look_up(query: str) -> LookupResult:
+            return lookup(
+                query, ports, options, kb_scope=retrieval.kb_scope, mode=retrieval.search.mode
+            )
+
+        return look_up
+
+
+def _notices(serving: Serving) -> tuple[Notice, ...]:
+    said = list(serving.behind)
+    if serving.differs:
+        said.append(
+            Notice(
+                "index_differs",
+                f"The index was built with other settings: {'; '.join(serving.differs)}. It "
+                f"answers as it is and takes no writes; {REBUILD} builds it anew.",
+            )
+        )
+    if isinstance(serving.calibration, Expired):
+        said.append(
+            Notice(
+                "calibration_expired",
+                f"The calibration is not used, because {serving.calibration.reason}: relevance "
+                "levels are the default ones. Run `knowport calibrate` again.",
+            )
+        )
+    return tuple(said)
+
+
+def _catalogue(texts: Mapping[str, str]) -> Catalogue:
+    return merge_catalogues(
+        parse_catalogue(text, where=f"domains.toml of {source}") for source, text in texts.items()
+    )

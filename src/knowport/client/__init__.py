@@ -1,0 +1,35 @@
+"""The client of a running Knowport service::
+
+    from knowport.client import Client
+
+    with Client("http://127.0.0.1:8765", api_key="kp_...") as knowport:
+        answer = knowport.lookup("ERROR 1205 (HY000)")
+
+Values are those of the vocabulary; every failure is a ``ServiceError``, which is a
+``KnowportError`` and carries the problem document of the service.
+"""
+
+from knowport.client.client import Client
+from knowport.client.errors import (
+    AccessDenied,
+    NotFound,
+    RequestRefused,
+    ServiceError,
+    ServiceUnavailable,
+)
+from knowport.client.values import ChunkText, DocumentPage, DocumentText, Job, ServiceStatus, Stored
+
+__all__ = [
+    "AccessDenied",
+    "ChunkText",
+    "Client",
+    "DocumentPage",
+    "DocumentText",
+    "Job",
+    "NotFound",
+    "RequestRefused",
+    "ServiceError",
+    "ServiceStatus",
+    "ServiceUnavailable",
+    "Stored",
+]

@@ -1,0 +1,185 @@
+"""What has become of a piece of evidence that was cited earlier. Pure.
+
+A chunk is known by its span in the document's text and by the hash of its content. Between two
+versions with the same text spans decide; between different texts only an equal content does,
+because the ledger keeps no old texts::
+
+    same text     the chunk of the same number holds the whole old span     same
+                  another chunk holds it                                    moved
+                  several hold parts of it                                  split
+                  none does                                                 gone
+    other text    the chunk of the same number has the same content         same
+                  another one has it                                        moved
+                  none has it                                               changed
+
+An old version is not followed step by step through every later one, which would blur it (a chunk
+that was merged and split again would seem to have been split): the last version with the same text
+is compared with it at once, and only from there on the next text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from knowport.core.identity import parse_evidence_key
+from knowport.model import DocumentVersion
+
+
+class Fate(StrEnum):
+    SAME = "same"
+    MOVED = "moved"
+    SPLIT = "split"
+    CHANGED = "changed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """What became of a chunk; ``to`` are the numbers of the chunks that hold its text now."""
+
+    fate: Fate
+    to: tuple[int, ...] = ()
+
+
+class EvidenceState(StrEnum):
+    CURRENT = "current"
+    MOVED = "moved"
+    SPLIT = "split"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    UNKNOWN = "unknown"
+
+
+_STATES = {
+    Fate.SAME: EvidenceState.CURRENT,
+    Fate.MOVED: EvidenceState.MOVED,
+    Fate.SPLIT: EvidenceState.SPLIT,
+    Fate.CHANGED: EvidenceState.CHANGED,
+    Fate.GONE: EvidenceState.CHANGED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a key stood for from ``since`` until ``until`` ('': now) in a generation, and what has
+    become of that text; ``to`` are the keys that hold it now."""
+
+    generation: str
+    since: str
+    until: str
+    state: EvidenceState
+    to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceStatus:
+    """Whether a key that was cited still stands for the same text.
+
+    ``current``  it does
+    ``moved``    the text stands under the one other key in ``to``
+    ``split``    the text stands under the several keys in ``to``, in order
+    ``changed``  no chunk of the document holds the text as it was
+    ``deleted``  the document was deleted
+    ``unknown``  no version that is known had such a chunk
+
+    ``meanings`` are all that the key stood for, oldest first. ``state`` is that of the oldest one
+    that is not current, so what is ``current`` is so whenever it was cited.
+    """
+
+    key: str
+    state: EvidenceState
+    to: tuple[str, ...] = ()
+    meanings: tuple[Meaning, ...] = ()
+
+
+def judge(
+    key: str,
+    versions: Sequence[DocumentVersion],
+    *,
+    generation: str | None = None,
+    at: str | None = None,
+) -> EvidenceStatus:
+    """Judge a key by the history of its document, newest version first.
+
+    ``generation`` and ``at`` (UTC, ISO 8601, as the ledger writes it) leave only what the key
+    stood for there and then. Raises InvalidInput for what is no evidence key.
+    """
+    doc_id, number = parse_evidence_key(key)
+    history = list(reversed(versions))
+    meanings = tuple(
+        _meaning(doc_id, number, history, place)
+        for place, version in enumerate(history)
+        if number < len(version.marks) and _is_of(version, generation, at)
+    )
+    if not meanings:
+        return EvidenceStatus(key, EvidenceState.UNKNOWN)
+    stale = (meaning for meaning in meanings if meaning.state is not EvidenceState.CURRENT)
+    chosen = next(stale, meanings[-1])
+    return EvidenceStatus(key, chosen.state, chosen.to, meanings)
+
+
+def _is_of(version: DocumentVersion, generation: str | None, at: str | None) -> bool:
+    if generation is not None and version.generation != generation:
+        return False
+    return at is None or (version.since <= at and (not version.until or at <= version.until))
+
+
+def _meaning(doc_id: str, number: int, history: Sequence[DocumentVersion], place: int) -> Meaning:
+    version, mapped = history[place], follow(history[place:], number)
+    state, to = _STATES[mapped.fate], mapped.to
+    if history[-1].ended_by == "deleted":
+        state, to = EvidenceState.DELETED, ()
+    keys = tuple(f"{doc_id}#chunk-{chunk}" for chunk in to)
+    return Meaning(version.generation, version.since, version.until, state, keys)
+
+
+def follow(versions: Sequence[DocumentVersion], number: int) -> Mapped:
+    """What became of a chunk of the first version in the last one; versions oldest first."""
+    chunks: tuple[int, ...] = (number,)
+    for older, newer in _steps(versions):
+        mapped = [map_chunk(older, chunk, newer) for chunk in chunks]
+        lost = [item.fate for item in mapped if item.fate in (Fate.CHANGED, Fate.GONE)]
+        if lost:
+            return Mapped(lost[0])
+        chunks = tuple(dict.fromkeys(chunk for item in mapped for chunk in item.to))
+    if len(chunks) > 1:
+        return Mapped(Fate.SPLIT, tuple(sorted(chunks)))
+    return Mapped(Fate.SAME if chunks == (number,) else Fate.MOVED, chunks)
+
+
+def _steps(
+    versions: Sequence[DocumentVersion],
+) -> Iterator[tuple[DocumentVersion, DocumentVersion]]:
+    """Pairs that lead from the first to the last version with as few comparisons as can be."""
+    place, last = 0, len(versions) - 1
+    while place < last:
+        text = versions[place].content_hash
+        same = next(n for n in range(last, place - 1, -1) if versions[n].content_hash == text)
+        following = same if same > place else place + 1
+        yield versions[place], versions[following]
+        place = following
+
+
+def map_chunk(old: DocumentVersion, number: int, new: DocumentVersion) -> Mapped:
+    """What became of chunk ``number`` of one version in another one."""
+    mark = old.marks[number]
+    if old.content_hash != new.content_hash:
+        equal = [n for n, m in enumerate(new.marks) if m.content_hash == mark.content_hash]
+        return _one_of(equal, number) if equal else Mapped(Fate.CHANGED)
+    touching = [n for n, m in enumerate(new.marks) if m.start < mark.end and mark.start < m.end]
+    whole = [
+        n for n in touching if new.marks[n].start <= mark.start and mark.end <= new.marks[n].end
+    ]
+    if whole:
+        return _one_of(whole, number)
+    if len(touching) > 1:
+        return Mapped(Fate.SPLIT, tuple(touching))
+    # Chunks leave out nothing but white space and rules, so the one holds all there is.
+    return _one_of(touching, number) if touching else Mapped(Fate.GONE)
+
+
+def _one_of(chunks: Sequence[int], number: int) -> Mapped:
+    nearest = min(chunks, key=lambda chunk: (abs(chunk - number), chunk))
+    return Mapped(Fate.SAME if nearest == number else Fate.MOVED, (nearest,))

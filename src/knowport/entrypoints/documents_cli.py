@@ -1,0 +1,98 @@
+"""``knowport documents`` and ``knowport domains``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from knowport.entrypoints import render, wire
+from knowport.entrypoints.options import (
+    EXIT_PARTIAL,
+    Category,
+    Config,
+    Home,
+    Json,
+    Scope,
+    opened,
+    out,
+    print_json,
+)
+
+documents_app = typer.Typer(help="List, show and delete documents.")
+domains_app = typer.Typer(help="The domain catalogue.")
+
+
+@domains_app.command("check")
+def domains_check(as_json: Json = False, home: Home = None, config: Config = None) -> None:
+    """Hold the domain catalogue against the categories in the index.
+
+    Unknown domains, categories without a domain and shared keywords are listed; exit code 8 if
+    there is any. The catalogue is the domains.toml at the top of an ingested folder.
+    """
+    with opened(home, config) as kb:
+        findings = kb.check_domains()
+        domains = kb.domains.domains
+    if as_json:
+        print_json(
+            {
+                "domains": [domain.id for domain in domains],
+                "findings": [asdict(finding) for finding in findings],
+            }
+        )
+    else:
+        for finding in findings:
+            out.print(f"{finding.code}: {finding.message}", markup=False)
+        out.print(f"{len(domains)} domains, {len(findings)} findings.", markup=False)
+    if findings:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@documents_app.command("list")
+def documents_list(
+    category: Category = None,
+    scope: Scope = None,
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """List the documents of a scope."""
+    with opened(home, config) as kb:
+        infos = kb.documents(kb_scope=scope, category=category)
+    if as_json:
+        print_json([wire.document_json(info) for info in infos])
+    else:
+        render.documents(out, infos)
+
+
+@documents_app.command("show")
+def documents_show(
+    doc_id: Annotated[str, typer.Argument(help="As `documents list` prints it.")],
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print a document's stored text and what is known of it."""
+    with opened(home, config) as kb:
+        info, document = kb.document(doc_id)
+    if as_json:
+        print_json(wire.document_json(info, document))
+    else:
+        render.document(out, info, document)
+
+
+@documents_app.command("delete")
+def documents_delete(
+    doc_id: Annotated[str, typer.Argument(help="As `documents list` prints it.")],
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Delete a document from the index. The file it came from stays."""
+    with opened(home, config) as kb:
+        removed = kb.delete(doc_id)
+    if as_json:
+        print_json({"doc_id": doc_id, "chunks_deleted": removed})
+    else:
+        out.print(f"Deleted {doc_id}: {removed} chunks.", markup=False)

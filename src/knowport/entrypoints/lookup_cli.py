@@ -1,0 +1,103 @@
+"""``knowport lookup``, ``explain`` and ``trace``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from knowport.entrypoints import render, wire
+from knowport.entrypoints.options import (
+    EXIT_EMPTY,
+    EXIT_NOT_FOUND,
+    Category,
+    Config,
+    Home,
+    Json,
+    Mode,
+    Scope,
+    opened,
+    out,
+    print_json,
+)
+from knowport.errors import InvalidInput
+
+app = typer.Typer()
+
+
+@app.command()
+def lookup(
+    query: Annotated[str, typer.Argument(help="A question, an error line or a code.")],
+    category: Category = None,
+    mode: Mode = None,
+    scope: Scope = None,
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print evidence for a query. With --json, exactly what an agent gets.
+
+    Exit code 1: nothing found. 10: the index is empty.
+
+    Example: knowport lookup "ERROR 1205 (HY000)" --json
+    """
+    with opened(home, config) as kb:
+        answer = kb.lookup(query, category=category, kb_scope=scope, mode=mode)
+    if as_json:
+        print_json(wire.answer_json(answer))
+    else:
+        render.answer(out, answer, query)
+    if not answer.found:
+        empty = any(notice.code == "empty_index" for notice in answer.notices)
+        raise typer.Exit(EXIT_EMPTY if empty else EXIT_NOT_FOUND)
+
+
+@app.command()
+def explain(
+    query: Annotated[str, typer.Argument(help="As for lookup.")],
+    document_id: Annotated[
+        str | None,
+        typer.Option(
+            "--document-id", "-d", help="Evidence key or document id: why is it (not) there?"
+        ),
+    ] = None,
+    category: Category = None,
+    mode: Mode = None,
+    scope: Scope = None,
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print how a lookup came to its answer: plan, attempts, and the fate of every candidate.
+
+    Example: knowport explain "ERROR 1205" --document-id handbook/mysql/locks.md
+    """
+    with opened(home, config) as kb:
+        explanation = kb.explain(
+            query, document_id=document_id, category=category, kb_scope=scope, mode=mode
+        )
+    values = wire.explanation_json(explanation)
+    if as_json:
+        print_json(values)
+    else:
+        render.explanation(out, values)
+
+
+@app.command()
+def trace(
+    lookup_id: Annotated[str, typer.Argument(help="As an answer names it: lk_...")],
+    as_json: Json = False,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print the stored trace of a lookup, as JSON with or without --json."""
+    del as_json  # a trace has one form
+    with opened(home, config) as kb:
+        stored = kb.trace(lookup_id)
+    if stored is None:
+        raise InvalidInput(
+            f"There is no trace of {lookup_id!r}.",
+            field="lookup_id",
+            remedy="Traces are kept for trace.max_age_days and up to trace.max_count.",
+        )
+    print_json(stored)

@@ -1,0 +1,54 @@
+"""What ``knowport mcp`` runs."""
+
+from __future__ import annotations
+
+import anyio
+
+from knowport.client import Client
+from knowport.entrypoints.mcp import stdio
+from knowport.entrypoints.mcp.backends import Backend, LocalBackend, RemoteBackend
+from knowport.entrypoints.mcp.server import build_server
+from knowport.entrypoints.mcp.threads import OpenedOnce, Threads
+from knowport.entrypoints.running import running_service
+from knowport.errors import IndexInUse
+from knowport.knowledge_base import KnowledgeBase
+from knowport.settings import Settings
+
+
+def serve_local(settings: Settings, *, kb_scope: str) -> None:
+    """Serve a knowledge base of this process over standard input and output.
+
+    It is opened for the first request: a client is answered at once when it starts us, and is told
+    by the tool itself what is wrong with the knowledge base.
+    """
+    opened = OpenedOnce(lambda: _opened(settings))
+    with stdio.private_wire() as wire:
+        try:
+            backend = LocalBackend(opened, Threads(settings.mcp.threads), kb_scope)
+            _serve(backend, settings, wire)
+        finally:
+            opened.close()
+
+
+def _opened(settings: Settings) -> KnowledgeBase:
+    try:
+        return KnowledgeBase(settings=settings)
+    except IndexInUse as error:
+        url = running_service(settings.home)
+        if url is None:
+            raise
+        raise IndexInUse(
+            error.message, remedy=f"A service has it open: start this one with --server {url}."
+        ) from error
+
+
+def serve_proxy(settings: Settings, *, kb_scope: str | None, server: str, api_key: str) -> None:
+    """Serve what a running service knows, so that several agents share one index."""
+    with stdio.private_wire() as wire, Client(server, api_key=api_key) as client:
+        backend = RemoteBackend(client, Threads(settings.mcp.threads), kb_scope)
+        _serve(backend, settings, wire)
+
+
+def _serve(backend: Backend, settings: Settings, wire: stdio.Wire) -> None:
+    server = build_server(lambda _: backend, max_bytes=settings.mcp.max_bytes)
+    anyio.run(stdio.serve, server, wire)

@@ -1,0 +1,262 @@
+"""What a rebuild shows while it runs, and what it says of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from knowport.core.evidence_map import EvidenceStatus
+from knowport.entrypoints.options import err
+from knowport.pipelines.rebuild_ports import (
+    BuildReport,
+    GenerationStatus,
+    OnProgress,
+    RebuildProgress,
+    RebuildStatus,
+    RunReport,
+    SwitchReport,
+    VerifyReport,
+)
+
+_LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
+_SAID_SECONDS = 1.0  # a rate is not said before
+
+
+@contextmanager
+def rebuild_progress(*, quiet: bool) -> Iterator[OnProgress]:
+    """A bar with rate and time left on a terminal; elsewhere a line now and then; nothing with
+    --json."""
+    if quiet:
+        yield lambda _: None
+        return
+    if not err.is_terminal:
+        yield _lines()
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+    )
+    pace = _Pace()
+    with bar:
+        task = bar.add_task("build", total=None, rate="")
+
+        def show(now: RebuildProgress) -> None:
+            if pace.is_new(now):
+                bar.reset(task, description=now.step)
+            bar.update(
+                task,
+                completed=now.done,
+                total=now.total or None,
+                description=_what(now),
+                rate=pace.rate(now),
+            )
+
+        yield show
+
+
+class _Pace:
+    """How fast the step at hand is."""
+
+    def __init__(self) -> None:
+        self._step, self._began = "", 0.0
+
+    def is_new(self, now: RebuildProgress) -> bool:
+        if now.step == self._step:
+            return False
+        self._step, self._began = now.step, time.monotonic()
+        return True
+
+    def rate(self, now: RebuildProgress) -> str:
+        seconds = time.monotonic() - self._began
+        return f"{now.done / seconds:.0f}/s" if seconds > _SAID_SECONDS else ""
+
+    def left(self, now: RebuildProgress) -> str:
+        seconds = time.monotonic() - self._began
+        if seconds <= _SAID_SECONDS or not 0 < now.done <= now.total:
+            return ""
+        return f"about {seconds * (now.total - now.done) / now.done:.0f} s left"
+
+
+def _what(now: RebuildProgress) -> str:
+    if now.step != "build":
+        return now.step
+    return f"build, vectors: {now.hits} from the cache, {now.misses} made"
+
+
+def _lines() -> OnProgress:
+    said = time.monotonic()
+    pace = _Pace()
+
+    def show(now: RebuildProgress) -> None:
+        nonlocal said
+        pace.is_new(now)
+        if time.monotonic() - said > _LINE_SECONDS:
+            said = time.monotonic()
+            place = f"{now.done} of {now.total}"
+            said_of_it = filter(None, [place, pace.rate(now), pace.left(now)])
+            err.print(f"{_what(now)}: {', '.join(said_of_it)}", markup=False)
+
+    return show
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def build_text(report: BuildReport) -> str:
+    stopped = (
+        " Stopped before it was whole; `knowport rebuild run` goes on." if report.stopped else ""
+    )
+    removed = f", {report.removed} removed" if report.removed else ""
+    return (
+        f"Generation {report.generation}: {report.documents} documents, {report.chunks} chunks "
+        f"written{removed} in {report.seconds:.1f} s; vectors: {report.hits} from the cache, "
+        f"{report.misses} made.{stopped}"
+    )
+
+
+def verify_text(report: VerifyReport) -> str:
+    figures = report.report
+    said = [
+        f"{'Verified' if report.passed else 'NOT verified'}: {figures['documents']} documents, "
+        f"{figures['chunks']} chunks compared, {figures['searched_for']} searched for, "
+        f"{figures['findings']} findings."
+    ]
+    if "judge" in figures and figures["judge"].get("comparison"):
+        judged = figures["judge"]
+        compared, medians = judged["comparison"], judged["median_ms"]
+        said.append(
+            f"{judged['measure']} over {compared['queries']} labelled queries: "
+            f"{compared['mean_a']:.3f} before, {compared['mean_b']:.3f} now (p = "
+            f"{compared['p_value']:.3g}); median {medians['active']:.1f} ms before, "
+            f"{medians['new']:.1f} ms now; {judged['left_out']} queries left out."
+        )
+    said += [f"Against it: {failure}." for failure in report.failures]
+    return "\n".join(said)
+
+
+def switch_text(report: SwitchReport) -> str:
+    forced = ", although it is not verified (--force)" if report.forced else ""
+    text = (
+        f"Switched from {report.previous} to {report.generation}{forced}; {report.caught_up} "
+        f"documents caught up, writers waited {1000 * report.blocked:.0f} ms. `knowport rebuild "
+        "rollback` goes back."
+    )
+    return f"{text}\nWarning: {report.warning}" if report.warning else text
+
+
+def run_text(report: RunReport) -> str:
+    parts = [build_text(report.build)]
+    if report.verify is not None:
+        parts.append(verify_text(report.verify))
+    if report.switch is not None:
+        parts.append(switch_text(report.switch))
+    elif report.verify is not None:
+        parts.append("Stopped before the switch; `knowport rebuild run` goes on.")
+    return "\n".join(parts)
+
+
+def run_json(report: RunReport) -> dict[str, Any]:
+    return {
+        "build": asdict(report.build),
+        "verify": None if report.verify is None else verify_json(report.verify),
+        "switch": None if report.switch is None else asdict(report.switch),
+    }
+
+
+def verify_json(report: VerifyReport) -> dict[str, Any]:
+    return {
+        "generation": report.generation,
+        "passed": report.passed,
+        "failures": list(report.failures),
+        "report": dict(report.report),
+    }
+
+
+def status_json(status: RebuildStatus) -> dict[str, Any]:
+    return {
+        "generations": [
+            {
+                **asdict(row.generation),
+                "documents_present": row.present,
+                "documents_known": row.documents,
+                "collection_lost": row.lost,
+            }
+            for row in status.generations
+        ],
+        "differs": list(status.differs),
+        "unknown_collections": list(status.unknown),
+        "next_step": status.next_step,
+    }
+
+
+def print_status(out: Console, status: RebuildStatus) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("generation", "state", "documents", "chunks of", "embedder", "since", "remarks"):
+        table.add_column(name, overflow="fold")
+    for row in status.generations:
+        known = row.generation
+        table.add_row(
+            known.name,
+            known.state,
+            f"{row.present}/{row.documents}",
+            str(known.chunking.get("size", "?")),
+            f"{known.embedder.provider} {known.embedder.model}",
+            known.activated_at or known.created_at,
+            _remarks(row),
+        )
+    if status.generations:
+        out.print(table)
+    for text in status.differs:
+        out.print(f"Not as the settings say: {text}.", markup=False)
+    for name in status.unknown:
+        out.print(
+            f"Collection {name} is none of this ledger. If it is no other knowledge base's, "
+            f"`knowport rebuild drop {name}` drops it.",
+            markup=False,
+        )
+    if status.next_step:
+        out.print(status.next_step, markup=False)
+
+
+def _remarks(row: GenerationStatus) -> str:
+    known = row.generation
+    said = []
+    if row.lost:
+        said.append("its collection is gone")
+    if known.forced:
+        said.append("activated by force")
+    if known.report and not known.report.get("passed", True):
+        said.append("; ".join(known.report["failures"]))
+    return ", ".join(said)
+
+
+def evidence_text(status: EvidenceStatus) -> str:
+    said = {
+        "current": "still stands for the same text",
+        "moved": f"the text stands under {', '.join(status.to)} now",
+        "split": f"the text is spread over {', '.join(status.to)} now",
+        "changed": "no chunk of the document holds the text as it was",
+        "deleted": "its document was deleted",
+        "unknown": "no version that is known had such a chunk",
+    }[status.state]
+    lines = [f"{status.state}: {said}"]
+    if len({(meaning.state, meaning.to) for meaning in status.meanings}) > 1:
+        lines.append("It stood for several texts; --generation or --at says when it was cited:")
+        lines += [
+            f"  {m.since} to {m.until or 'now'} in {m.generation}: {m.state}"
+            + (f", {', '.join(m.to)}" if m.state in ("moved", "split") else "")
+            for m in status.meanings
+        ]
+    return "\n".join(lines)

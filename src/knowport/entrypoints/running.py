@@ -1,0 +1,45 @@
+"""Which service runs over a home: it says so in a file there, for commands that find the embedded
+index in use."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FILE_NAME = "server.json"
+
+
+@contextmanager
+def announced(home: Path, url: str) -> Iterator[None]:
+    """Say that a service of this process answers at ``url``."""
+    file = home / FILE_NAME
+    home.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps({"pid": os.getpid(), "url": url}) + "\n", encoding="utf-8")
+    part.replace(file)
+    try:
+        yield
+    finally:
+        if _read(file).get("pid") == os.getpid():
+            file.unlink(missing_ok=True)
+
+
+def running_service(home: Path) -> str | None:
+    """URL of the service that runs over ``home``, or None. One that was killed left its file, but
+    is not there any more."""
+    said = _read(home / FILE_NAME)
+    pid, url = said.get("pid"), said.get("url")
+    if not isinstance(pid, int) or not isinstance(url, str):
+        return None
+    return url if Path(f"/proc/{pid}").exists() else None
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,35 @@
+"""The part of a knowledge base that rebuilds its index and keeps old evidence checkable."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from knowport.bootstrap import Composition
+from knowport.core.evidence_map import EvidenceStatus, judge
+from knowport.core.identity import parse_evidence_key
+from knowport.pipelines.rebuild import Rebuild
+
+
+class Rebuilds:
+    """Others may read and write meanwhile."""
+
+    _parts: Composition
+
+    @cached_property
+    def rebuild(self) -> Rebuild:
+        """Builds a new generation of the index, proves it, switches to it, and back."""
+        return Rebuild(self._parts.rebuild_ports())
+
+    def evidence(
+        self, key: str, *, generation: str | None = None, at: str | None = None
+    ) -> EvidenceStatus:
+        """Whether an evidence key that was cited still stands for the same text, and where that
+        text is now.
+
+        ``generation`` (as the answer named it) and ``at`` (UTC, ISO 8601) say when it was cited;
+        without them it must have stood for the same text all the time to be ``current``. Raises
+        InvalidInput for what is no evidence key.
+        """
+        doc_id, _ = parse_evidence_key(key)
+        versions = self._parts.ledger.versions(doc_id)
+        return judge(key, versions, generation=generation, at=at)

@@ -1,0 +1,95 @@
+"""The last stage of an ingest: groups of documents into the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from knowport.errors import InvalidInput
+from knowport.model import FileResult, Vector
+from knowport.pipelines.flow import Channel, Closed
+from knowport.pipelines.ingest_ports import IngestPorts
+from knowport.pipelines.opening import Settled
+from knowport.pipelines.replace import (
+    CachedChunks,
+    Write,
+    check_chunks,
+    replace_documents,
+    touch_files,
+)
+from knowport.pipelines.retry import with_retries
+from knowport.pipelines.staging import Staged
+
+Group = list[Staged]
+
+
+class GroupWriter:
+    """Writes groups in order; ``results`` are those of their files, ``written`` counts chunks."""
+
+    def __init__(self, ports: IngestPorts, on_result: Callable[[FileResult], None]) -> None:
+        self._ports, self._on_result = ports, on_result
+        self.written = 0
+
+    def run(self, groups: Channel[Group]) -> None:
+        """Take groups until there are no more, or until the channel is closed in the midst of one.
+
+        Raises EngineError, LedgerError or GenerationChanged; the groups before it are written.
+        """
+        try:
+            while taken := groups.take():
+                for group in taken:
+                    self._write(group, groups)
+        except Closed:
+            return
+
+    def _write(self, group: Group, groups: Channel[Group]) -> None:
+        ports = self._ports
+        writes, results = [], []
+        for staged in group:
+            result, write = self._checked(staged)
+            results.append(result)
+            if write is not None:
+                writes.append(write)
+
+        def go_on() -> None:
+            if groups.closed:
+                raise Closed
+
+        def replace() -> None:
+            replace_documents(
+                writes,
+                ports.ledger,
+                ports.index,
+                generation=ports.generation,
+                after_slice=go_on,
+            )
+
+        if writes:
+            with_retries(replace, sleep=groups.pause)
+        held = [s.item.document for s in group if isinstance(s.item, Settled) and s.item.document]
+        if held:
+            touch_files(held, ports.ledger, generation=ports.generation)
+        self.written += sum(len(write.chunks) for write in writes)
+        for result in results:
+            self._on_result(result)
+
+    def _checked(self, staged: Staged) -> tuple[FileResult, Write | None]:
+        """The result of a file if its document, where there is one to write, can be written."""
+        item = staged.item
+        if isinstance(item, Settled):
+            return item.result, None
+        if staged.failed:
+            return staged.failed, None
+        chunks = (
+            CachedChunks(item.cut, self._cached)
+            if staged.large
+            else item.cut.indexed(staged.vectors)
+        )
+        write = Write(item.cut.document, chunks)
+        try:
+            check_chunks(write, self._ports.index)
+        except InvalidInput as error:
+            return item.failed(f"invalid_{error.field}", error), None
+        return item.indexed(), write
+
+    def _cached(self, names: Sequence[str]) -> Mapping[str, Vector]:
+        return self._ports.ledger.cached_vectors(self._ports.embedder.identity, names)
