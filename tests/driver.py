@@ -11,8 +11,10 @@ A job names what to ``do``:
 
 ``ingest``  ``home``, ``path``, ``source``: with the hash embedder
 ``delete``  ``home``, ``documents``: likewise
-``cli``     ``arguments``, ``environment``, ``folder``, ``stdout``, ``stderr`` (files): the command
-            line; with ``seconds_per_text`` on a hash embedder that takes so long
+``rebuild`` ``home``, ``size`` of chunks, ``steps``: see ``rebuild_steps``
+``cli``     ``arguments``, ``environment``, ``folder``, ``stdout``, ``stderr`` and maybe
+            ``stdin`` (files or FIFOs): the command line; with ``seconds_per_text`` on a hash
+            embedder that takes so long
 
 With ``die_after`` the process kills itself as by SIGKILL when that call of an adapter
 (``SqlLedger.begin_writes``) has returned.
@@ -20,6 +22,8 @@ With ``die_after`` the process kills itself as by SIGKILL when that call of an a
 
 from __future__ import annotations
 
+import contextlib
+import contextlib
 import json
 import os
 import signal
@@ -32,12 +36,20 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pymilvus.client import grpc_handler
+
 import knowport.adapters.ledger
 import knowport.adapters.milvus
+import knowport.entrypoints.mcp.command  # a command imports it when it is run
 from knowport import KnowledgeBase
 from knowport.bootstrap import composition
 from knowport.entrypoints import cli
+from knowport.errors import UnknownDocument
+from knowport.errors import RebuildError, UnknownDocument
 from knowport.model import Matrix
+from knowport.pipelines import rebuild_fill
+from knowport.settings import load_settings
+from rebuilds import Hasty
 from support import HashEmbedder
 
 
@@ -57,19 +69,57 @@ def say(event: str) -> None:
     os.write(1, f"{event}\n".encode())
 
 
-def die_after(name: str) -> None:
-    """Let the process end, as if killed, when the named method of an adapter has returned."""
+def die_after(name: str, calls: int = 1) -> None:
+    """Let the process end, as if killed, when the named method of an adapter has returned so many
+    times."""
     owner_name, _, method = name.partition(".")
     owner = getattr(knowport.adapters.ledger, owner_name, None) or getattr(
         knowport.adapters.milvus, owner_name
     )
     original = getattr(owner, method)
+    left = calls
 
-    def once(*args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
-        os.kill(os.getpid(), signal.SIGKILL)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal left
+        result = original(*args, **kwargs)
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
 
-    setattr(owner, method, once)
+    setattr(owner, method, counted)
+
+
+def rebuild_steps(job: dict[str, Any]) -> None:
+    """``put ID FILE``, ``delete ID``, or a step of ``KnowledgeBase.rebuild`` with its arguments;
+    ``die METHOD CALLS`` lets the process die after so many calls from then on. ``begin`` is a start
+    after an abort; a ``run`` that is refused because of other settings begins anew, and a document
+    that is gone stays so."""
+    rebuild_fill.GROUP_DOCUMENTS = 2
+    grpc_handler.time = Hasty()
+    settings = load_settings({"home": job["home"], "chunking": {"size": job["size"]}})
+    with KnowledgeBase(settings=settings, embedder=HashEmbedder()) as kb:
+        say("ready")
+        for name, *arguments in map(str.split, job["steps"]):
+            if name == "die":
+                die_after(arguments[0], int(arguments[1]))
+            elif name == "put":
+                kb.put(arguments[0], Path(arguments[1]).read_text("utf-8"))
+            elif name == "delete":
+                with contextlib.suppress(UnknownDocument):
+                    kb.delete(*arguments)
+            elif name == "begin":
+                with contextlib.suppress(RebuildError):
+                    kb.rebuild.abort()
+                kb.rebuild.start()
+            elif name == "run":
+                try:
+                    kb.rebuild.run(sample=5)
+                except RebuildError:
+                    kb.rebuild.abort()
+                    kb.rebuild.run(sample=5)
+            else:
+                getattr(kb.rebuild, name)(*arguments)
 
 
 def run(job: dict[str, Any]) -> None:
@@ -78,13 +128,17 @@ def run(job: dict[str, Any]) -> None:
     if job["do"] == "cli":
         run_command_line(job)
         return
+    if job["do"] == "rebuild":
+        rebuild_steps(job)
+        return
     with KnowledgeBase(job["home"], embedder=HashEmbedder()) as kb:
         say("ready")
         if job["do"] == "ingest":
             kb.ingest(job["path"], source=job["source"])
         else:
             for doc_id in job["documents"]:
-                kb.delete(doc_id)
+                with contextlib.suppress(UnknownDocument):  # gone before the last kill
+                    kb.delete(doc_id)
 
 
 def run_command_line(job: dict[str, Any]) -> None:
@@ -94,6 +148,8 @@ def run_command_line(job: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
+    if "stdin" in job:
+        os.dup2(os.open(job["stdin"], os.O_RDONLY), 0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.argv = ["knowport", *job["arguments"]]

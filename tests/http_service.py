@@ -4,7 +4,11 @@ embedder; and clients that speak to it."""
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
+import re
+import signal
 import socket
 import threading
 import time
@@ -21,7 +25,7 @@ from knowport import KnowledgeBase, load_settings
 from knowport.entrypoints.http.server import Server, address_of, listen
 from knowport.entrypoints.http.service import Service
 from knowport.ports import Embedder
-from support import HashEmbedder
+from support import HashEmbedder, clean_environment, driver
 
 # What it logs is looked at where it runs as a process of its own.
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -127,3 +131,56 @@ def read_all(connection: socket.socket) -> bytes:
         while part := connection.recv(65_536):
             parts.append(part)
     return b"".join(parts)
+
+
+# -- as a process -------------------------------------------------------------------------------
+
+
+@dataclass
+class Process:
+    """A service that runs as `knowport serve` does."""
+
+    home: Path
+    pid: int
+    url: str
+    stdout: Path
+    stderr: Path
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of its log; every one must be JSON."""
+        return [json.loads(line) for line in self.stderr.read_text().splitlines()]
+
+    def tell(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+
+class Serving:
+    """Starts services, one at a time, each in a process that a test may kill."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def start(
+        self, home: Path, *arguments: str, hash_embedder: bool = True, **environment: str
+    ) -> Process:
+        self._count += 1
+        stdout, stderr = (self._folder / f"{name}-{self._count}" for name in ("out", "err"))
+        pid = driver().start(
+            do="cli",
+            arguments=["serve", "--port=0", f"--home={home}", *arguments],
+            environment=clean_environment(environment),
+            folder=self._folder,
+            stdout=stdout,
+            stderr=stderr,
+            **({"seconds_per_text": 0} if hash_embedder else {}),
+        )
+        deadline = time.monotonic() + 30
+        while not (said := re.search(r"Listening at (\S+)\n", text_of(stdout))):
+            assert time.monotonic() < deadline, text_of(stderr)
+            time.sleep(0.02)
+        return Process(home, pid, said[1], stdout, stderr)
+
+
+def text_of(file: Path) -> str:
+    return file.read_text() if file.exists() else ""

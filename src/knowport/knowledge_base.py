@@ -20,6 +20,7 @@ from knowport.core.calibration import Fingerprint
 from knowport.core.domains import Catalogue, Finding
 from knowport.core.filter_values import checked_filter
 from knowport.core.projection import project
+from knowport.core.redaction import Redactor
 from knowport.core.relevance import Thresholds
 from knowport.errors import InvalidInput, LedgerError
 from knowport.knowledge_audit import AuditsIndex
@@ -43,7 +44,7 @@ from knowport.pipelines.passages import read_chunk
 from knowport.pipelines.replace import known_document, unknown_document
 from knowport.pipelines.trace import trace_of
 from knowport.ports import Embedder
-from knowport.settings import Settings, load_settings
+from knowport.settings import Settings, load_settings, secrets_of
 
 _PRUNE_EVERY = 100
 
@@ -77,6 +78,7 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
         self._parts = Composition(
             settings, embedder, other_embedders=other_embedders, lost_ok=lost_ok
         )
+        self._redact = Redactor(secrets_of(settings))
         self._traced = 0
 
     # -- looking up -------------------------------------------------------------------------
@@ -154,7 +156,10 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     def _store_trace(self, result: LookupResult) -> None:
         keep, ledger = self.settings.trace, self._parts.ledger
         if keep.max_count and keep.max_age_days:
-            ledger.store_trace(result.lookup_id, trace_of(result, content=keep.content))
+            trace = trace_of(result, content=keep.content)
+            if keep.content:  # whoever pastes a log line as a query may paste a key with it
+                trace = self._redact.values(trace)
+            ledger.store_trace(result.lookup_id, trace)
         # Also where no trace is kept any more: those of before are to go.
         if self._traced % _PRUNE_EVERY == 0:
             ledger.prune_traces(max_age_days=keep.max_age_days, max_count=keep.max_count)

@@ -190,6 +190,22 @@ def test_killed_inside_a_replacement(
 
 
 @pytest.mark.parametrize(
+    "point",
+    ["MilvusIndex.upsert_chunks", "MilvusIndex.delete_by_doc_id", "SqlLedger.commit_writes"],
+)
+def test_killed_inside_the_recovery(base: Path, home: Path, point: str) -> None:
+    assert driver().run(home=home, die_after="SqlLedger.begin_writes", **work("reingest", base)) < 0
+    # It dies while it opens: before its own work nothing but the recovery writes.
+    driver().start(home=home, die_after=point, **work("ingest", base))
+    assert driver().until("ready") == f"ended -{signal.SIGKILL.value}"
+    with reopened(home) as kb:
+        assert_whole(kb)
+        assert_findable(kb, 0, "second")
+        assert_findable(kb, 1, "second")
+        assert len(kb.documents()) == DOCUMENTS
+
+
+@pytest.mark.parametrize(
     "point", ["SqlLedger.begin_delete", "MilvusIndex.delete_by_doc_id", "SqlLedger.commit_delete"]
 )
 def test_killed_inside_a_delete(home: Path, point: str) -> None:

@@ -9,12 +9,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fakes import SCALE, FakeEmbedder, FakeIndex, FakeLedger, Row
-from knowport.core.domains import Catalogue, Domain, merge_catalogues
+from knowport.core.domains import NO_DOMAINS, Catalogue, Domain, merge_catalogues
 from knowport.core.fusion import fuse_legs
 from knowport.core.lexical import coverage, leg_weights
 from knowport.core.projection import project
 from knowport.core.query import normalise_query, plan_query
-from knowport.core.terms import STOP_WORDS, contains, query_terms
+from knowport.core.terms import STOP_WORDS, contains, places, query_terms
 from knowport.model import AttemptName, LegWeights, RelevanceLevel, Scores, SearchHit
 from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
 from knowport.pipelines.search import SearchOptions
@@ -55,7 +55,7 @@ def test_a_hit_in_a_heading_never_outranks_a_better_fused_score(
     bonus = data.draw(st.fixed_dictionaries({name: st.integers(0, 50) for name in "abcdefghij"}))
 
     plain = fuse_legs(*legs, weights=weights, k=k)
-    preferred = fuse_legs(*legs, weights=weights, k=k, prefer=lambda hit: bonus[hit.id])
+    preferred = fuse_legs(*legs, weights=weights, k=k, prefer=bonus.__getitem__)
 
     # place by place the same scores: a preference only permutes what is tied
     assert [h.scores.fused for h in preferred] == [h.scores.fused for h in plain]
@@ -99,8 +99,8 @@ options = st.builds(
 )
 
 
-def looked_up(query, rows, options, category=None):
-    ports = LookupPorts(FakeEmbedder(), FakeLedger(rows), FakeIndex(rows), "g1", SCALE, CATALOGUE)
+def looked_up(query, rows, options, category=None, catalogue=CATALOGUE):
+    ports = LookupPorts(FakeEmbedder(), FakeLedger(rows), FakeIndex(rows), "g1", SCALE, catalogue)
     return lookup(query, ports, options, kb_scope="default", category=category)
 
 
@@ -115,15 +115,32 @@ def test_attempts_follow_from_the_plan(query, rows, options, category) -> None:
     assert [attempt.category for attempt in more] in ([], [None])
     assert not more or plan.soft_category
     if plan.soft_category:
-        retried = bool(first.low_quality) and options.retry_unfiltered_on_low_quality
-        assert bool(more) == (options.parallel or retried)
+        wanted = options.parallel or bool(first.low_quality)
+        assert bool(more) == (options.retry_unfiltered_on_low_quality and wanted)
     if category is not None:
         assert {c.hit.category for c in result.candidates} <= {category}
     for attempt in result.attempts:
         name = AttemptName.UNFILTERED if attempt.category is None else AttemptName.FILTERED
         assert attempt.name is name
         assert len(attempt.assessments) == len(attempt.hits)
-    assert result.selected_attempt is result.attempts[-1].name
+    if result.evidence:
+        assert result.selected_attempt is project(result).evidence[0].via
+    else:
+        assert result.selected_attempt is result.attempts[-1].name
+
+
+@given(queries, rows, options)
+def test_an_attempt_is_as_good_as_what_it_would_return(query, rows, options) -> None:
+    result = looked_up(query, rows, options)
+
+    for attempt in result.attempts:
+        alone = LookupOptions(
+            search=options.search, return_n=options.return_n, retry_unfiltered_on_low_quality=False
+        )
+        again = looked_up(query, rows, alone, attempt.category, catalogue=NO_DOMAINS)
+        assert again.attempts[0].hits == attempt.hits
+        assert again.level is attempt.level
+        assert bool(attempt.low_quality) == (again.level is not RelevanceLevel.HIGH)
 
 
 @given(queries, rows, options)
@@ -165,7 +182,8 @@ def test_how_the_legs_are_fused_changes_no_level(query, rows, k) -> None:
 @given(queries, st.lists(texts, min_size=1, max_size=6))
 def test_coverage_is_a_share_and_whole_where_a_text_holds_the_query(query, others) -> None:
     terms = query_terms(query)
-    whole, *rest = coverage(terms, [query.lower(), *(text.lower() for text in others)])
+    candidates = [query, *others]
+    whole, *rest = coverage(terms, places(terms, candidates), len(candidates))
 
     assert whole == 1.0
     assert all(0.0 <= share <= 1.0 for share in rest)

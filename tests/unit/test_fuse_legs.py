@@ -80,12 +80,12 @@ def test_a_tie_goes_to_the_preferred_then_to_the_lower_id() -> None:
     legs = dense("c", "d", "b"), sparse("d", "c", "a")  # c and d tie, and b and a
 
     assert [hit.id for hit in fused(*legs)] == ["c", "d", "a", "b"]
-    preferred = fused(*legs, prefer=lambda hit: {"d": 1, "b": 2}.get(hit.id, 0))
+    preferred = fused(*legs, prefer=lambda name: {"d": 1, "b": 2}.get(name, 0))
     assert [hit.id for hit in preferred] == ["d", "c", "b", "a"]
 
 
 def test_no_preference_lifts_a_hit_over_a_better_one() -> None:
-    hits = fused(dense("a", "b", "c"), [], prefer=lambda hit: {"c": 1_000_000}.get(hit.id, 0))
+    hits = fused(dense("a", "b", "c"), [], prefer=lambda name: {"c": 1_000_000}.get(name, 0))
 
     assert [hit.id for hit in hits] == ["a", "b", "c"]
 

@@ -4,8 +4,14 @@ import math
 
 import pytest
 
-from knowport.core.lexical import LegWeights, coverage, leg_weights
-from knowport.core.terms import query_terms
+from candidates import hit
+from knowport.core import lexical
+from knowport.core.lexical import LegWeights, leg_weights, lexical_evidence
+from knowport.core.terms import places, query_terms
+
+
+def coverage(terms, texts):
+    return lexical.coverage(terms, places(terms, texts), len(texts))
 
 
 def test_coverage_is_the_share_of_the_weight_of_terms_that_a_text_holds():
@@ -46,6 +52,42 @@ def test_an_absent_chinese_pair_counts_a_quarter():
 def test_without_terms_or_texts_nothing_is_covered():
     assert coverage((), ["a", "b"]) == [0.0, 0.0]
     assert coverage(query_terms("mysql"), []) == []
+
+
+def test_terms_are_looked_for_in_title_breadcrumb_and_content_of_each_hit():
+    """Two of three hits hold each word, so all words weigh the same."""
+    hits = [
+        hit(vector_id="1", title="MySQL", breadcrumb="MySQL > Lock", content="Wait."),
+        hit(vector_id="2", title="Ｍｙｓｑｌ", content="lock wait"),
+        hit(vector_id="3", content="nothing"),
+    ]
+
+    evidence = lexical_evidence(query_terms("mysql lock wait"), hits)
+
+    assert evidence.coverage == {"1": 1.0, "2": 1.0, "3": 0.0}
+    assert evidence.in_headings == {"1": 2, "2": 1, "3": 0}
+
+
+def test_a_hit_that_is_given_twice_is_one_candidate():
+    """Counted twice it would make its words look common."""
+    hits = [hit(vector_id="1", content="lock"), hit(vector_id="2", content="wait")]
+
+    evidence = lexical_evidence(query_terms("lock wait"), [*hits, hits[0]])
+
+    assert evidence.coverage == {"1": 0.5, "2": 0.5}
+
+
+def test_a_term_that_begins_behind_the_headings_is_not_in_them():
+    terms = query_terms("锁等待 wait")
+    hits = [hit(vector_id="1", title="锁", breadcrumb="锁", content="等待 wait 锁等")]
+
+    assert lexical_evidence(terms, hits).in_headings == {"1": 0}
+
+
+def test_no_hits_are_no_evidence():
+    evidence = lexical_evidence(query_terms("lock"), [])
+
+    assert (evidence.coverage, evidence.in_headings) == ({}, {})
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-"""adapters/loading: which files are found, and what each of them is read as."""
+"""adapters/loading: which files are found, and the catalogue beside them."""
 
 import os
 from pathlib import Path, PurePath
 
 import pytest
 
-from knowport.adapters.loading import files, find_files, load_file, read_catalogue
-from knowport.errors import ConfigurationError, InvalidInput, LoadError
-from knowport.model import LoadedFile
+from knowport.adapters.loading import find_files, read_catalogue
+from knowport.errors import ConfigurationError, InvalidInput
+from knowport.model import FileResult
 
 
 def make(root, *names):
@@ -18,23 +18,14 @@ def make(root, *names):
 
 
 def found(root):
-    return [path.relative_to(root).as_posix() for path in find_files(root)]
+    entries = [entry for entry in find_files(root) if isinstance(entry, Path)]
+    return [path.relative_to(root).as_posix() for path in entries]
 
 
-def refused(path):
-    with pytest.raises(LoadError) as error:
-        load_file(path)
-    return error.value
-
-
-@pytest.fixture
-def file(tmp_path):
-    def write(content, name="a.md"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
+def told(root):
+    """Outcome and reason of what is not found, by path."""
+    results = [entry for entry in find_files(root) if isinstance(entry, FileResult)]
+    return {Path(r.path).relative_to(root).as_posix(): (r.outcome.value, r.reason) for r in results}
 
 
 # -- finding --------------------------------------------------------------------------------
@@ -67,6 +58,8 @@ def test_links_are_left_out(tmp_path):
     (root / "broken.md").symlink_to(root / "gone.md")
 
     assert found(root) == ["a.md", "sub/b.md"]
+    links = ["broken.md", "file.md", "folder", "inside.md", "sub/loop"]
+    assert told(root) == dict.fromkeys(links, ("skipped", "link"))
 
 
 def test_what_is_neither_file_nor_folder_is_left_out(tmp_path):
@@ -74,6 +67,7 @@ def test_what_is_neither_file_nor_folder_is_left_out(tmp_path):
     os.mkfifo(tmp_path / "pipe.md")
 
     assert found(tmp_path) == ["a.md"]
+    assert told(tmp_path) == {"pipe.md": ("skipped", "special")}
 
 
 def test_a_root_may_be_a_link_or_hidden_because_it_was_named(tmp_path):
@@ -114,23 +108,19 @@ def denied(_self, *_args, **_options):
     raise PermissionError(13, "Permission denied")
 
 
-@pytest.mark.parametrize("method", ["iterdir", "is_symlink"])
-def test_a_folder_that_cannot_be_read_is_an_error_and_not_left_out(tmp_path, monkeypatch, method):
-    make(tmp_path, "a.md", "locked/b.md")
-    locked = tmp_path / "locked"
-    real = getattr(Path, method)
+def test_a_folder_that_cannot_be_read_is_told_and_not_left_out(tmp_path, monkeypatch):
+    make(tmp_path, "a.md", "locked/b.md", "z.md")
+    locked = str(tmp_path / "locked")
+    real = os.scandir
 
     # root, who runs the tests in many a container, may read everything
-    def deny_there(self):
-        return denied(self) if self == locked else real(self)
+    def deny_there(folder):
+        return denied(folder) if os.fspath(folder) == locked else real(folder)
 
-    monkeypatch.setattr(Path, method, deny_there)
-    with pytest.raises(InvalidInput) as error:
-        found(tmp_path)
+    monkeypatch.setattr(os, "scandir", deny_there)
 
-    assert error.value.field == "path"
-    assert "cannot be read: Permission denied." in error.value.message
-    assert str(tmp_path) in error.value.message
+    assert found(tmp_path) == ["a.md", "z.md"]
+    assert told(tmp_path) == {"locked": ("failed", "unreadable")}
 
 
 def test_a_root_below_a_locked_folder_is_refused(tmp_path, monkeypatch):
@@ -138,98 +128,6 @@ def test_a_root_below_a_locked_folder_is_refused(tmp_path, monkeypatch):
 
     with pytest.raises(InvalidInput, match=r"cannot be read: Permission denied\."):
         list(find_files(tmp_path / "a.md"))
-
-
-# -- reading --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "text_format"),
-    [
-        ("a.md", "markdown"),
-        ("A.MD", "markdown"),
-        ("a.markdown", "markdown"),
-        ("a.txt", "plain"),
-        ("a.md.txt", "plain"),
-    ],
-)
-def test_the_ending_of_a_name_tells_the_format(file, name, text_format):
-    assert load_file(file("# 备份 🚀\r\n", name)) == LoadedFile("# 备份 🚀\r\n", text_format)
-
-
-def test_an_empty_file_is_an_empty_text(file):
-    assert load_file(file("")).text == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [("a.pdf", ".pdf"), ("a.md~", ".md~"), ("README", "a name without an ending")],
-)
-def test_another_format_is_refused(file, name, what):
-    error = refused(file("x", name))
-
-    assert error.reason == "unsupported_format"
-    assert error.message == f"{what} is not a known text format."
-    assert error.remedy == "Known: .markdown, .md, .txt."
-
-
-@pytest.mark.parametrize(
-    ("raw", "position"),
-    [
-        ("重启数据库".encode("gbk"), 0),
-        (b"caf\xe9", 3),
-        ("end 备".encode()[:-1], 4),
-        ("lone \ud800".encode("utf-8", "surrogatepass"), 5),
-        (b"\xc0\xafoverlong", 0),
-    ],
-)
-def test_what_is_not_utf_8_is_refused_with_its_place(file, raw, position):
-    error = refused(file(raw))
-
-    assert error.reason == "not_utf8"
-    assert error.message == f"The file is not UTF-8: byte {position} cannot be decoded."
-    assert error.remedy == "Convert it to UTF-8."
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "UTF-16 text".encode("utf-16"),
-        "UTF-16 text".encode("utf-16-be"),
-        b"\0" * 5,
-        b"%PDF" + b"\0" * 2 + b"x" * 193,
-    ],
-    ids=["utf-16", "utf-16-be", "zeros", "over 1 %"],
-)
-def test_binary_data_is_refused(file, raw):
-    error = refused(file(raw))
-
-    assert (error.reason, error.message) == ("not_text", "The file holds binary data.")
-
-
-def test_a_stray_nul_in_a_text_is_left_for_cleaning(file):
-    assert load_file(file(b"\0" + b"x" * 99)).text == "\0" + "x" * 99
-
-
-def test_a_file_over_the_limit_is_refused_without_reading_it(file, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
-    assert load_file(file("x" * 10)).text == "x" * 10
-
-    monkeypatch.setattr(Path, "read_bytes", denied)
-    error = refused(file("x" * 11))
-
-    assert error.reason == "too_large"
-    assert error.message == "The file has 11 bytes; the limit is 10."
-
-
-def test_a_file_that_cannot_be_read_is_named_so(tmp_path):
-    (tmp_path / "folder.md").mkdir()
-
-    gone, folder = refused(tmp_path / "gone.md"), refused(tmp_path / "folder.md")
-
-    assert (gone.reason, folder.reason) == ("unreadable", "unreadable")
-    assert gone.message == "The file cannot be read: No such file or directory."
-    assert folder.message == "The file cannot be read: Is a directory."
 
 
 # -- the domain catalogue -------------------------------------------------------------------

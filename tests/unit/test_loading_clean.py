@@ -1,5 +1,7 @@
 """What no reader sees is taken out, and nothing else."""
 
+import time
+
 import pytest
 
 from knowport.adapters.loading.clean import clean_markdown, clean_text, has_text
@@ -12,6 +14,7 @@ from knowport.adapters.loading.clean import clean_markdown, clean_text, has_text
         ("\x1b[1;31mERROR\x1b[0m done", "ERROR done", 11),
         ("\x1b]0;title\x07text\x1b]8;;http://x\x1b\\link", "textlink", 25),
         ("\x1b(Btext\x1b=", "text", 5),
+        ("stray \x1b and text", "stray \x1b and text", 0),
         ("lost \ufffd and tag\U000e0041\U000e007f", "lost  and tag", 3),
         ("![x](data:image/png;base64," + "iVBORw0K" * 100 + ") after", "![x]() after", 822),
         ("data:text/plain;base64,QUJD is short", "data:text/plain;base64,QUJD is short", 0),
@@ -66,6 +69,18 @@ def test_a_fence_inside_a_comment_goes_with_it():
     text = "before\n\n<!--\n```\ncode\n```\n-->\n\n```\n<!-- shown -->\n```\n\nafter <!-- x -->\n"
 
     assert clean_markdown(text)[0] == "before\n\n\n\n```\n<!-- shown -->\n```\n\nafter \n"
+
+
+@pytest.mark.parametrize(
+    "piece", ["<!--", "<script>", "`", "`` ` ", "```\n", "> ```\n", "    a\n\n", "-->", "a\n\n"]
+)
+def test_hostile_markdown_does_not_take_long(piece):
+    text = f"<!-- x -->{piece * 100_000}"
+    started = time.process_time()
+
+    clean_markdown(text)
+
+    assert time.process_time() - started < 5
 
 
 def test_one_backtick_protects_no_other_paragraph():

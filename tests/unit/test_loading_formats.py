@@ -114,6 +114,7 @@ def test_invisible_characters_are_removed_and_counted():
         ("<p>a<br>b</p>", "a  \nb"),
         ("<table><tr><td>city</td><td>gw</td></tr></table>", "| city | gw |\n| --- | --- |"),
         ("<dl><dt>T</dt><dd>D</dd></dl>", "T\n\nD"),
+        ("<p>10<sup>3</sup> tables<sup><a href='#f'>1</a></sup></p>", "10^3^ tables^1^"),
     ],
 )
 def test_blocks_and_cells_are_apart(body, words):
@@ -154,6 +155,12 @@ def test_broken_html_is_read_as_a_browser_does():
     assert text_of(html, "<p>unclosed <b>bold<p>next<table><td>x") == (
         "unclosed **bold**\n\nnext\n\n| x |\n| --- |"
     )
+
+
+def test_text_after_the_end_of_a_page_is_kept():
+    page = "<html><body><p>one</p></body></html><p>two</p><html><body><p>three</p></body></html>"
+
+    assert text_of(html, page).split() == ["one", "two", "three"]
 
 
 def test_html_that_nests_too_deeply_is_refused_and_not_cut():
@@ -461,16 +468,22 @@ Part
         (".. toctree::\n\n   a\n   b\n\nText", "Text"),
         (".. raw:: html\n\n   <script>x</script>\n\nText", "Text"),
         (".. include:: /etc/hostname\n\nText", "Text"),
-        (
-            ".. csv-table::\n   :file: /etc/hostname\n",
-            "```\n.. csv-table::\n   :file: /etc/hostname\n```",
-        ),
+        (".. csv-table::\n   :file: /etc/hostname\n\nText", "Text"),
+        (".. image:: a.png\n   :unknown: x\n", "```\n.. image:: a.png\n   :unknown: x\n```"),
         (".. a comment\n\nText", "Text"),
         ("*unclosed and ``open", "*unclosed and ``open"),
     ],
 )
 def test_what_docutils_does_not_know_is_kept_and_nothing_is_read_from_disk(source, text):
     assert text_of(rst, source) == text
+
+
+def test_settings_that_lie_about_do_not_count(tmp_path, monkeypatch):
+    (tmp_path / "docutils.conf").write_text("[general]\nfile_insertion_enabled: yes\n")
+    (tmp_path / "secret.csv").write_text("SECRET\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert text_of(rst, ".. csv-table::\n   :file: secret.csv\n\nText") == "Text"
 
 
 ASCIIDOC = """= Database Runbook

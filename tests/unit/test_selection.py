@@ -16,6 +16,8 @@ from knowport.model import (
     RelevanceLevel,
 )
 
+FILTERED, UNFILTERED = AttemptName.FILTERED, AttemptName.UNFILTERED
+
 
 def chosen(candidates, *, max_per_document=2, return_n=5, **options):
     return select(candidates, max_per_document=max_per_document, return_n=return_n, **options)
@@ -41,7 +43,7 @@ def test_hits_become_candidates_with_their_key_and_rank():
     hits = (hit("a", 4), hit("", None, vector_id="v7"), hit("", None), hit("a", 4))
 
     levels = [Assessment(level, 0.9, 0.5) for level in RelevanceLevel]
-    found = identify(Attempt(AttemptName.FILTERED, "hybrid", "ops", hits, tuple(levels)))
+    found = identify(Attempt(FILTERED, "hybrid", "ops", hits, tuple(levels)))
 
     assert [(c.key, c.rank) for c in found] == [
         ("a#chunk-4", 1),
@@ -51,13 +53,11 @@ def test_hits_become_candidates_with_their_key_and_rank():
     ]
     assert [c.hit for c in found] == list(hits)
     assert [c.assessment for c in found] == levels
-    assert [c.reasons for c in found] == [
-        (HitReason(AttemptName.FILTERED, rank),) for rank in (1, 2, 3, 4)
-    ]
+    assert [c.reasons for c in found] == [(HitReason(FILTERED, rank),) for rank in (1, 2, 3, 4)]
 
 
 def test_nothing_found_is_nothing_to_select():
-    assert identify(Attempt(AttemptName.UNFILTERED, "dense", None, ())) == ()
+    assert identify(Attempt(UNFILTERED, "dense", None, ())) == ()
     assert chosen([]).kept == chosen([]).drops == ()
 
 
@@ -78,30 +78,44 @@ def test_equal_ranks_are_ordered_by_key():
 
 
 def test_a_duplicate_gives_its_reasons_to_the_better_ranked_and_keeps_that_ones_content():
-    better = candidate(2, "a", 0, "better", attempt=AttemptName.FILTERED)
-    worse = candidate(5, "a", 0, "worse", attempt=AttemptName.UNFILTERED)
+    better = candidate(2, "a", 0, "better", attempt=FILTERED)
+    worse = candidate(5, "a", 0, "worse", attempt=UNFILTERED)
     other = candidate(3, "b")
 
     for order in itertools.permutations([better, worse, other]):
         selection = chosen(order)
 
-        merged = (HitReason(AttemptName.FILTERED, 2), HitReason(AttemptName.UNFILTERED, 5))
+        merged = (HitReason(FILTERED, 2), HitReason(UNFILTERED, 5))
         assert selection.kept == (replace(better, reasons=merged), other)
         assert drops(selection) == [("a#chunk-0", 5, DropReason.DUPLICATE)]
 
 
-def test_attempts_that_were_merged_by_rank_are_told_apart_by_their_reasons():
-    filtered = replace(candidate(4, "a", 0, "filtered", attempt=AttemptName.FILTERED), rank=1)
-    unfiltered = replace(candidate(2, "a", 0, "unfiltered"), rank=1)
+@pytest.mark.parametrize(
+    ("filtered_rank", "unfiltered_rank", "first"), [(4, 2, UNFILTERED), (2, 4, FILTERED)]
+)
+def test_of_attempts_that_were_merged_by_rank_the_one_that_found_it_better_comes_first(
+    filtered_rank, unfiltered_rank, first
+):
+    findings = [
+        replace(candidate(filtered_rank, "a", 0, "filtered", attempt=FILTERED), rank=1),
+        replace(candidate(unfiltered_rank, "a", 0, "unfiltered"), rank=1),
+    ]
+    ranks = {FILTERED: filtered_rank, UNFILTERED: unfiltered_rank}
+    second = UNFILTERED if first is FILTERED else FILTERED
 
-    for order in ([filtered, unfiltered], [unfiltered, filtered]):
+    for order in (findings, findings[::-1]):
         (kept,) = chosen(order).kept
 
-        assert kept.hit.content == "filtered"
-        assert kept.reasons == (
-            HitReason(AttemptName.FILTERED, 4),
-            HitReason(AttemptName.UNFILTERED, 2),
-        )
+        assert kept.hit.content == first
+        assert kept.reasons == (HitReason(first, ranks[first]), HitReason(second, ranks[second]))
+
+
+def test_where_both_attempts_found_it_at_one_rank_the_filtered_comes_first():
+    findings = [candidate(1, "a"), candidate(1, "a", attempt=FILTERED)]
+
+    (kept,) = chosen(findings).kept
+
+    assert kept.reasons == (HitReason(FILTERED, 1), HitReason(UNFILTERED, 1))
 
 
 def test_a_reason_that_is_known_is_not_repeated():

@@ -22,10 +22,9 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from knowport import KnowledgeBase
+from http_service import Running, running
 from knowport.client import Client
-from services import Running, running
-from support import REPOSITORY, HashEmbedder
+from support import REPOSITORY
 
 sys.path.append(str(REPOSITORY / "examples"))
 
@@ -36,17 +35,15 @@ import openai_agents
 QUESTION = "支付库报 ERROR 1205 怎么办"
 QUERY = {"query": "ERROR 1205 (HY000)"}
 PAGE = "# 锁等待\n\n支付库报 ERROR 1205 (HY000)，查 `sys.innodb_lock_waits`，终止持锁的会话。\n"
-KEY = "handbook/lock-wait.md#chunk-0"
+KEY = "kb/lock-wait.md#chunk-0"
 SENTENCE = "查 `sys.innodb_lock_waits`，终止持锁的会话。"
 FINAL = f"终止持锁的会话 [{KEY}]"
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with KnowledgeBase(tmp_path_factory.mktemp("home"), embedder=HashEmbedder()) as kb:
-        kb.put("handbook/lock-wait.md", PAGE)
-        with running(kb) as started:
-            yield started
+    with running(tmp_path_factory.mktemp("home"), documents={"lock-wait.md": PAGE}) as started:
+        yield started
 
 
 @pytest.fixture
@@ -128,14 +125,8 @@ class ScriptedModel(agents.Model):
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: Any,
-        *_: Any,
-        **__: Any,  # noqa: A002
-    ) -> ModelResponse:
-        self.seen.append(input)
+    async def get_response(self, **given: Any) -> ModelResponse:
+        self.seen.append(given["input"])
         output: Any = (
             ResponseFunctionToolCall(
                 type="function_call",

@@ -223,7 +223,7 @@ def test_jobs_are_seen_in_their_scope_only(keys: dict[str, httpx.Client], served
     assert begun.status_code == 202
     assert begun.headers["location"] == f"/v1/jobs/{job}"
     assert keys["reader"].get(f"/v1/jobs/{job}").status_code == 200
-    for method, path in (("GET", job), ("DELETE", job), ("GET", f"{job}/events")):
+    for method, path in (("GET", job), ("POST", f"{job}/cancel"), ("GET", f"{job}/events")):
         assert code(keys["other"].request(method, f"/v1/jobs/{path}")) == (404, "unknown_job")
     assert keys["other"].get("/v1/jobs").json() == {"jobs": []}
 
@@ -247,7 +247,7 @@ def test_each_role_may_do_its_own_and_what_lesser_ones_may(
         ("writer", "PUT", "/v1/documents", {"json": {"id": "bad/", "text": "x"}}),
         ("writer", "DELETE", "/v1/documents?id=none", {}),
         ("writer", "POST", "/v1/ingest", {"json": {"path": "/nowhere"}}),
-        ("writer", "DELETE", "/v1/jobs/job_x", {}),
+        ("writer", "POST", "/v1/jobs/job_x/cancel", {}),
         ("admin", "GET", "/v1/generations", {}),
         ("admin", "POST", "/v1/generations", {"json": {"nonsense": 1}}),
         ("admin", "POST", "/v1/generations/activate", {"json": {"nonsense": 1}}),

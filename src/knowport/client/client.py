@@ -12,9 +12,11 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from knowport.client.errors import ServiceError, error_of
+from knowport.client.errors import error_of
+from knowport.client.reading import given, value_of
+from knowport.client.rebuild import Rebuild
 from knowport.client.transport import Call, Transport
 from knowport.client.values import ChunkText, DocumentPage, DocumentText, Job, ServiceStatus, Stored
 from knowport.errors import ConfigurationError
@@ -62,6 +64,8 @@ class Client:
             http=http,
         )
 
+        self.rebuild = Rebuild(self._transport)
+
     @classmethod
     def from_environment(cls, **options: Any) -> Self:
         """A client of KNOWPORT_SERVER with the key KNOWPORT_API_KEY; ``options`` as of the class.
@@ -101,7 +105,7 @@ class Client:
         mode: SearchMode | None = None,
     ) -> Answer:
         """Evidence for a query. Nothing found is an answer with ``found`` false."""
-        body = _given(query=query, category=category, kb_scope=kb_scope, mode=mode)
+        body = given(query=query, category=category, kb_scope=kb_scope, mode=mode)
         return self._get(_ANSWER, Call("POST", "/v1/lookup", body=body))
 
     def explain(
@@ -114,7 +118,7 @@ class Client:
         mode: SearchMode | None = None,
     ) -> dict[str, Any]:
         """A lookup with everything that led to its answer, as JSON values."""
-        body = _given(
+        body = given(
             query=query, document_id=document_id, category=category, kb_scope=kb_scope, mode=mode
         )
         return self._get(_JSON, Call("POST", "/v1/explain", body=body))
@@ -154,7 +158,7 @@ class Client:
         query = {"id": doc_id, "kb_scope": kb_scope}
         values = self._get(_JSON, Call("GET", "/v1/documents", query=query))
         text = values.pop("text", None)
-        return _as(_DOCUMENT, json.dumps({"info": values, "text": text}).encode())
+        return value_of(_DOCUMENT, json.dumps({"info": values, "text": text}).encode())
 
     def chunk(self, document_id: str, *, kb_scope: str | None = None) -> ChunkText:
         """The chunk that an evidence key names, to check a citation with."""
@@ -174,7 +178,7 @@ class Client:
         kb_scope: str | None = None,
     ) -> Stored:
         """Bring a text into the index, over an older version of the document."""
-        body = _given(
+        body = given(
             id=doc_id,
             text=text,
             text_format=text_format,
@@ -234,7 +238,7 @@ class Client:
         force: bool = False,
     ) -> Job:
         """Begin to ingest a folder of the service's machine, below one of its ingest roots."""
-        body = _given(
+        body = given(
             path=path,
             source=source,
             category=category,
@@ -253,7 +257,7 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop; what it did until then stays."""
-        return self._get(_JOB, Call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}"))
+        return self._get(_JOB, Call("POST", f"/v1/jobs/{quote(job_id, safe='')}/cancel"))
 
     def wait(
         self,
@@ -282,21 +286,4 @@ class Client:
         return self._get(_STATUS, Call("GET", "/v1/status", query=query))
 
     def _get(self, kind: TypeAdapter[T], call: Call) -> T:
-        return _as(kind, self._transport.send(call))
-
-
-def _as(kind: TypeAdapter[T], body: bytes) -> T:
-    """The value of a reply; members that this version does not know are left alone."""
-    try:
-        return kind.validate_json(body)
-    except ValidationError as error:
-        raise ServiceError(
-            f"The service answered something else than was asked for: "
-            f"{error.errors(include_input=False)[0]['msg']}.",
-            remedy="Check that the address is that of a Knowport service, of a like version.",
-        ) from error
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """Without what is left to the service."""
-    return {name: value for name, value in values.items() if value is not None}
+        return value_of(kind, self._transport.send(call))

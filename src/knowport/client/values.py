@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from knowport.model import DocumentInfo, EmbedderIdentity, FileOutcome
+from knowport.model import DocumentInfo, EmbedderIdentity, FileOutcome, GenerationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +89,28 @@ class ServiceStatus:
     categories: Sequence[str]
     unfinished: int
     warnings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationInfo:
+    """A generation, and how many documents it holds in their present version, of how many."""
+
+    name: str
+    collection: str
+    state: GenerationState
+    created_at: str
+    activated_at: str
+    embedder: EmbedderIdentity
+    chunking: Mapping[str, Any]
+    documents_present: int
+    documents_known: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationList:
+    """Generations, oldest first. ``differs`` is how the active one is not what the settings ask
+    for, ``next_step`` what can be done now, in words."""
+
+    generations: Sequence[GenerationInfo]
+    differs: Sequence[str]
+    next_step: str

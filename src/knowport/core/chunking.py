@@ -116,6 +116,12 @@ def _markdown_sections(text: str, start: int) -> tuple[Section, ...]:
     return tuple(parse_markdown(text, start))
 
 
+def forget_parsed() -> None:
+    """Let go of the text that was parsed last, which is kept for when it is asked for again."""
+    _markdown_sections.cache_clear()
+    split_front_matter.cache_clear()
+
+
 def _plain_sections(text: str) -> tuple[Section, ...]:
     """One section whose blocks are the paragraphs of a plain text."""
     blocks = []

@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from knowport.model import Chunk, Document, SearchHit
 
+_SLICE = 1_000_000  # characters
 _FULL_WIDTH = re.compile("[０-９Ａ-Ｚａ-ｚ]")
 
 
@@ -51,5 +52,9 @@ def text_hash(text: str) -> str:
 def content_hash(document: Document) -> str:
     """Hex SHA-256 of every field of a document that reaches the index."""
     fields = asdict(document) | {"metadata": dict(document.metadata)}
-    del fields["content_hash"], fields["file_hash"]
-    return text_hash(json.dumps(fields, sort_keys=True, ensure_ascii=False))
+    del fields["content_hash"], fields["file_hash"], fields["text"]
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True, ensure_ascii=False).encode())
+    # In slices, because of a large text every copy counts.
+    for start in range(0, len(document.text), _SLICE):
+        digest.update(document.text[start : start + _SLICE].encode())
+    return digest.hexdigest()

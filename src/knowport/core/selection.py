@@ -73,9 +73,10 @@ def select(
     return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
 
 
-def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[str, int]]]:
-    """Sort key of candidates: rank, key and, as merged attempts have two of one, reasons."""
-    reasons = [(reason.attempt, reason.rank) for reason in candidate.reasons]
+def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[int, str]]]:
+    """Sort key of candidates: rank, key and, as merged attempts have two of one, the better
+    rank that an attempt gave it."""
+    reasons = [(reason.rank, reason.attempt) for reason in candidate.reasons]
     return candidate.rank, candidate.key, reasons
 
 

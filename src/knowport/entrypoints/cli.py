@@ -39,10 +39,10 @@ from knowport.entrypoints.options import (
     Home,
     Json,
     err,
-    opened,
     out,
     print_json,
 )
+from knowport.entrypoints.remote import Server, either
 from knowport.errors import InvalidInput, KnowportError
 from knowport.settings import effective_settings
 
@@ -71,12 +71,14 @@ app.add_typer(keys_cli.app, name="keys")
 
 
 @app.command()
-def status(as_json: Json = False, home: Home = None, config: Config = None) -> None:
+def status(
+    as_json: Json = False, server: Server = None, home: Home = None, config: Config = None
+) -> None:
     """Print what the index holds and what it stands on."""
-    with opened(home, config) as kb:
+    with either(server, home, config) as kb:
         current = kb.status()
     if as_json:
-        print_json(wire.status_json(current))
+        print_json(asdict(current))
     else:
         render.status(out, current)
 

@@ -19,6 +19,8 @@ from knowport.entrypoints.options import (
     out,
     print_json,
 )
+from knowport.entrypoints.remote import Server, either
+from knowport.knowledge_base import KnowledgeBase
 
 documents_app = typer.Typer(help="List, show and delete documents.")
 domains_app = typer.Typer(help="The domain catalogue.")
@@ -54,12 +56,13 @@ def documents_list(
     category: Category = None,
     scope: Scope = None,
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
     """List the documents of a scope."""
-    with opened(home, config) as kb:
-        infos = kb.documents(kb_scope=scope, category=category)
+    with either(server, home, config) as kb:
+        infos = tuple(kb.documents(kb_scope=scope, category=category))
     if as_json:
         print_json([wire.document_json(info) for info in infos])
     else:
@@ -70,27 +73,34 @@ def documents_list(
 def documents_show(
     doc_id: Annotated[str, typer.Argument(help="As `documents list` prints it.")],
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
     """Print a document's stored text and what is known of it."""
-    with opened(home, config) as kb:
-        info, document = kb.document(doc_id)
+    with either(server, home, config) as kb:
+        if isinstance(kb, KnowledgeBase):
+            info, document = kb.document(doc_id)
+            text = document.text
+        else:
+            stored = kb.document(doc_id)
+            info, text = stored.info, stored.text
     if as_json:
-        print_json(wire.document_json(info, document))
+        print_json({**wire.document_json(info), "text": text})
     else:
-        render.document(out, info, document)
+        render.document(out, info, text)
 
 
 @documents_app.command("delete")
 def documents_delete(
     doc_id: Annotated[str, typer.Argument(help="As `documents list` prints it.")],
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
     """Delete a document from the index. The file it came from stays."""
-    with opened(home, config) as kb:
+    with either(server, home, config) as kb:
         removed = kb.delete(doc_id)
     if as_json:
         print_json({"doc_id": doc_id, "chunks_deleted": removed})

@@ -21,11 +21,12 @@ from knowport.entrypoints.options import (
     Home,
     Json,
     Scope,
-    opened,
     print_json,
     print_json_line,
 )
+from knowport.entrypoints.remote import Server, either, refuse_local_options, upload
 from knowport.errors import InvalidInput
+from knowport.knowledge_base import KnowledgeBase
 from knowport.knowledge_writing import Sync
 from knowport.model import FileOutcome, IngestReport
 
@@ -83,6 +84,7 @@ def ingest(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write unchanged files again.")] = False,
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
@@ -90,7 +92,8 @@ def ingest(
     left alone, and those that are gone are reported, and deleted with --delete-missing.
 
     Every file that is not indexed is listed with its reason; the exit code is 8 if one failed.
-    Ctrl-C stops after the document at hand is whole; run the same command to go on.
+    Ctrl-C stops after the document at hand is whole; run the same command to go on. With --server
+    the files are sent to a running service.
 
     Example: knowport ingest handbook/ --category-from-folder
     """
@@ -120,8 +123,23 @@ def ingest(
             print_report(report, dry_run=dry_run)
 
     stop = StopOnInterrupt()
-    with opened(home, config) as kb, stop:
-        if watch:
+    with either(server, home, config) as kb, stop:
+        if not isinstance(kb, KnowledgeBase):
+            refuse_local_options(
+                delete_missing=delete_missing, dry_run=dry_run, watch=watch, force=force
+            )
+            report = upload(
+                kb,
+                path,
+                source=source,
+                category=category,
+                category_from_folder=category_from_folder,
+                kb_scope=scope,
+                include=include or (),
+                exclude=exclude or (),
+                should_stop=stop.asked,
+            )
+        elif watch:
             kb.watch(
                 path,
                 on_report=show,
@@ -130,10 +148,15 @@ def ingest(
                 **options,
             )
             return
-        with ingest_progress(quiet=as_json or dry_run) as on_progress:
-            report = kb.ingest(
-                path, on_progress=on_progress, should_stop=stop.asked, dry_run=dry_run, **options
-            )
+        else:
+            with ingest_progress(quiet=as_json or dry_run) as on_progress:
+                report = kb.ingest(
+                    path,
+                    on_progress=on_progress,
+                    should_stop=stop.asked,
+                    dry_run=dry_run,
+                    **options,
+                )
     show(report)
     if report.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)

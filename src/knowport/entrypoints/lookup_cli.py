@@ -16,11 +16,12 @@ from knowport.entrypoints.options import (
     Json,
     Mode,
     Scope,
-    opened,
     out,
     print_json,
 )
+from knowport.entrypoints.remote import Server, either
 from knowport.errors import InvalidInput
+from knowport.pipelines.explain import Explanation
 
 app = typer.Typer()
 
@@ -32,6 +33,7 @@ def lookup(
     mode: Mode = None,
     scope: Scope = None,
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
@@ -41,7 +43,7 @@ def lookup(
 
     Example: knowport lookup "ERROR 1205 (HY000)" --json
     """
-    with opened(home, config) as kb:
+    with either(server, home, config) as kb:
         answer = kb.lookup(query, category=category, kb_scope=scope, mode=mode)
     if as_json:
         print_json(wire.answer_json(answer))
@@ -65,6 +67,7 @@ def explain(
     mode: Mode = None,
     scope: Scope = None,
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
@@ -72,11 +75,11 @@ def explain(
 
     Example: knowport explain "ERROR 1205" --document-id handbook/mysql/locks.md
     """
-    with opened(home, config) as kb:
-        explanation = kb.explain(
+    with either(server, home, config) as kb:
+        found = kb.explain(
             query, document_id=document_id, category=category, kb_scope=scope, mode=mode
         )
-    values = wire.explanation_json(explanation)
+    values = wire.explanation_json(found) if isinstance(found, Explanation) else found
     if as_json:
         print_json(values)
     else:
@@ -87,12 +90,13 @@ def explain(
 def trace(
     lookup_id: Annotated[str, typer.Argument(help="As an answer names it: lk_...")],
     as_json: Json = False,
+    server: Server = None,
     home: Home = None,
     config: Config = None,
 ) -> None:
     """Print the stored trace of a lookup, as JSON with or without --json."""
     del as_json  # a trace has one form
-    with opened(home, config) as kb:
+    with either(server, home, config) as kb:
         stored = kb.trace(lookup_id)
     if stored is None:
         raise InvalidInput(

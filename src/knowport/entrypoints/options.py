@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 
 from knowport.entrypoints import wire
+from knowport.entrypoints.running import running_service
+from knowport.errors import IndexInUse
 from knowport.knowledge_base import KnowledgeBase
 from knowport.settings import load_settings
 
@@ -53,7 +55,14 @@ Mode = Annotated[
 def opened(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
     overrides = {"home": home} if home is not None else {}
     settings = load_settings(overrides, config=config)
-    with KnowledgeBase(settings=settings) as kb:
+    try:
+        opened_here = KnowledgeBase(settings=settings)
+    except IndexInUse as error:
+        url = running_service(settings.home)
+        if url is not None:
+            error.remedy = f"A service runs over it: ask it, with --server {url}."
+        raise
+    with opened_here as kb:
         for warning in kb.warnings:
             err.print(f"Warning: {warning}", style="yellow", markup=False)
         yield kb

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,10 +12,12 @@ from rich.text import Text
 
 from knowport.model import (
     Answer,
-    Document,
     DocumentInfo,
     Status,
 )
+
+if TYPE_CHECKING:
+    from knowport.client import ServiceStatus
 
 _WORD = re.compile(r"[0-9A-Za-z_.\-]{2,}|[\u4e00-\u9fff]{2,}")
 
@@ -122,18 +124,18 @@ def documents(console: Console, infos: Sequence[DocumentInfo]) -> None:
     console.print(f"{len(infos)} documents.")
 
 
-def document(console: Console, info: DocumentInfo, stored: Document) -> None:
+def document(console: Console, info: DocumentInfo, text: str) -> None:
     for name in ("doc_id", "title", "category", "kb_scope", "chunk_count", "state", "updated_at"):
         console.print(Text(f"{name}: {getattr(info, name)}", "dim"))
     console.print()
-    console.print(Text(stored.text))
+    console.print(Text(text))
 
 
-def status(console: Console, current: Status) -> None:
+def status(console: Console, current: Status | ServiceStatus) -> None:
     embedder = current.embedder
     rows = {
-        "home": current.home,
-        "milvus": f"{current.milvus_uri} ({current.engine or 'not opened yet'})",
+        "home": current.home or "-",
+        "milvus": f"{current.milvus_uri or '-'} ({current.engine or 'not opened yet'})",
         "generation": f"{current.generation} ({current.collection})" if current.generation else "-",
         "embedder": f"{embedder.provider} {embedder.model}, {embedder.dimension} dimensions",
         "scope": current.kb_scope,

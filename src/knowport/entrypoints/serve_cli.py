@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from knowport.entrypoints.options import Config, Home, err, out
-from knowport.settings import load_settings
+from knowport.settings import load_settings, secrets_of
 
 app = typer.Typer()
 
 
 @app.command()
 def serve(
-    host: Annotated[
-        str | None, typer.Option(help="Else server.host.", show_default=False)
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="Else server.host.", show_default=False)] = None,
     port: Annotated[
         int | None, typer.Option(help="Else server.port; 0 takes a free one.", show_default=False)
     ] = None,
@@ -32,7 +30,6 @@ def serve(
     """
     # Imported here: the other commands need no web server.
     from knowport.entrypoints.http.server import listen, serve  # noqa: PLC0415
-    from knowport.entrypoints.http.service import secrets_of  # noqa: PLC0415
     from knowport.entrypoints.logging_setup import set_up_logging  # noqa: PLC0415
     from knowport.entrypoints.tracing import set_up_tracing  # noqa: PLC0415
     from knowport.knowledge_base import KnowledgeBase  # noqa: PLC0415
@@ -45,7 +42,7 @@ def serve(
     with listen(settings.server) as listening, KnowledgeBase(settings=settings) as kb:
         for warning in kb.warnings:
             err.print(f"Warning: {warning}", style="yellow", markup=False)
-        set_up_logging(settings.server.log_level, secrets_of(kb))
+        set_up_logging(settings.server.log_level, secrets_of(settings))
         serve(kb, listening, lambda url: _greet(url, keys=kb.access.any()))
 
 

@@ -12,11 +12,11 @@ import secrets
 from datetime import UTC, datetime
 
 from knowport.core.filter_values import checked_filter
+from knowport.core.redaction import KEY_PREFIX
 from knowport.errors import InvalidInput
 from knowport.model import ApiKey, Role
 from knowport.ports import Ledger
 
-KEY_PREFIX = "kp_"
 _BYTES = 32
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from knowport.errors import InvalidInput
 from knowport.model import FileResult, Vector
-from knowport.pipelines.flow import Channel, Closed
+from knowport.pipelines.flow import Channel, Closed, Room
 from knowport.pipelines.ingest_ports import IngestPorts
-from knowport.pipelines.opening import Settled
+from knowport.pipelines.opening import Opened, Settled
 from knowport.pipelines.replace import (
     CachedChunks,
     Write,
@@ -23,10 +23,15 @@ Group = list[Staged]
 
 
 class GroupWriter:
-    """Writes groups in order; ``results`` are those of their files, ``written`` counts chunks."""
+    """Writes groups in order; ``written`` counts chunks.
 
-    def __init__(self, ports: IngestPorts, on_result: Callable[[FileResult], None]) -> None:
-        self._ports, self._on_result = ports, on_result
+    What ``room`` was taken is given back.
+    """
+
+    def __init__(
+        self, ports: IngestPorts, room: Room, on_result: Callable[[FileResult], None]
+    ) -> None:
+        self._ports, self._room, self._on_result = ports, room, on_result
         self.written = 0
 
     def run(self, groups: Channel[Group]) -> None:
@@ -36,8 +41,8 @@ class GroupWriter:
         """
         try:
             while taken := groups.take():
-                for group in taken:
-                    self._write(group, groups)
+                while taken:  # no name holds a group while the next one is waited for
+                    self._write(taken.pop(0), groups)
         except Closed:
             return
 
@@ -69,8 +74,10 @@ class GroupWriter:
         if held:
             touch_files(held, ports.ledger, generation=ports.generation)
         self.written += sum(len(write.chunks) for write in writes)
-        for result in results:
+        for staged, result in zip(group, results, strict=True):
             self._on_result(result)
+            if isinstance(staged.item, Opened):
+                self._room.give_back(staged.item.size)
 
     def _checked(self, staged: Staged) -> tuple[FileResult, Write | None]:
         """The result of a file if its document, where there is one to write, can be written."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from knowport.errors import EngineError, GenerationChanged
 from knowport.model import DocumentInfo, FileOutcome, FileResult, IngestProgress, IngestReport
+from knowport.pipelines.flow import Room
 from knowport.pipelines.ingest_options import IngestOptions
 from knowport.pipelines.ingest_ports import IngestPorts, ReadPorts
 from knowport.pipelines.ingest_run import IngestRun
@@ -78,10 +79,15 @@ def preview(
     options, started = options.checked(), time.monotonic()
     before = of_source(ports.ledger, options)
     files = list(ports.find(root, options.include, options.exclude))
-    reader = Reader(ports, options, root.parent if files == [root] else root, {})
+    room = Room(1)
+    reader = Reader(ports, options, root.parent if files == [root] else root, {}, room)
     results = []
     for item in reader.open(files):
-        results.append(item.indexed() if isinstance(item, Opened) else item.result)
+        if isinstance(item, Opened):
+            results.append(item.indexed())
+            room.give_back(item.size)
+        else:
+            results.append(item.result)
         if should_stop():
             break
     gone, interrupted = Missing(), len(results) < len(files)

@@ -21,17 +21,18 @@ from pathlib import Path
 
 from knowport.errors import KnowportError
 from knowport.model import FileResult, IngestProgress
-from knowport.pipelines.flow import Channel, Closed
+from knowport.pipelines.flow import Channel, Closed, Room
 from knowport.pipelines.group_writing import Group, GroupWriter
 from knowport.pipelines.ingest_options import IngestOptions
 from knowport.pipelines.ingest_ports import IngestPorts
-from knowport.pipelines.opening import Opened, Reader, Settled
+from knowport.pipelines.opening import Opened, Reader, Settled, file_size
 from knowport.pipelines.staging import Staged, Staging
 
-# What waits between two stages: characters of text, and chunks with their vectors.
-OPENED_CHARACTERS, STAGED_CHUNKS = 2_000_000, 1_000
-# So much is worth a look into the cache.
-TAKEN_CHARACTERS = 100_000
+# What is under way at once, in characters of text; a larger file is under way alone.
+ROOM = 6_000_000
+# Files that wait to be staged, so many of which are worth a look into the cache; groups that wait
+# to be written.
+OPENED_FILES, TAKEN_FILES, GROUPS = 500, 20, 2
 # A group is written when it holds so much (ten rows in a write cost the engine a third of what
 # five hundred do), or is so many seconds old: a slow embedder finishes its documents a few at a
 # time.
@@ -57,7 +58,10 @@ class IngestRun:
         self._folder = root.parent if list(files) == [root] else root
         self._files, self._options = files, options
         self._on_progress, self._should_stop = on_progress, should_stop
-        self._bytes = list(accumulate(map(_size, files), initial=0))
+        self._bytes = [
+            0,
+            *accumulate(file_size(str(f)) if isinstance(f, Path) else 0 for f in files),
+        ]
         self.results: list[FileResult] = []
         self.seen: dict[str, str] = {}
         self.written = self.embedded = 0
@@ -68,11 +72,12 @@ class IngestRun:
         Raises EmbeddingError, EngineError, LedgerError or GenerationChanged when the files before
         have their results; then it may be called again.
         """
-        opened: Channel[Opened | Settled] = Channel(OPENED_CHARACTERS)
-        groups: Channel[Group] = Channel(STAGED_CHUNKS)
-        reader = Reader(ports, self._options, self._folder, self.seen)
+        opened: Channel[Opened | Settled] = Channel(OPENED_FILES)
+        groups: Channel[Group] = Channel(GROUPS)
+        room = Room(ROOM)
+        reader = Reader(ports, self._options, self._folder, self.seen, room)
         staging = Staging(ports.embedder, ports.ledger)
-        writer = GroupWriter(ports, self.results.append)
+        writer = GroupWriter(ports, room, self.results.append)
         start, before = len(self.results), self.written
         grouping = _Grouping(groups)
 
@@ -99,6 +104,7 @@ class IngestRun:
             reading.add_done_callback(lambda _: opened.end())
             writing = threads.submit(writer.run, groups)
             writing.add_done_callback(lambda _: groups.close())
+            writing.add_done_callback(lambda _: room.close())
             try:
                 if _stage(opened, staging, grouping, on_step):
                     reading.result()
@@ -109,6 +115,7 @@ class IngestRun:
                 raise
             finally:
                 opened.close()
+                room.close()
                 groups.end()
                 try:
                     writing.result()  # a failure of earlier files than any other
@@ -121,7 +128,8 @@ class IngestRun:
 def _fill(opened: Channel[Opened | Settled], items: Iterator[Opened | Settled]) -> None:
     try:
         for item in items:
-            opened.put(item, len(item.cut.document.text) if isinstance(item, Opened) else 1)
+            opened.put(item)
+            del item  # while the next one is read it may be large and done with
     except Closed:
         return
 
@@ -150,7 +158,7 @@ class _Grouping:
 
     def flush(self) -> None:
         if self._group:
-            self._groups.put(self._group, max(1, self._held))
+            self._groups.put(self._group)
             self._group, self._held = [], 0
         elif self._groups.closed:
             raise Closed
@@ -195,15 +203,21 @@ def _embed_all(
             grouping.take(staging.ready())
         return not should_stop()
 
-    while (items := opened.take(TAKEN_CHARACTERS, POLL_SECONDS)) != []:
-        for _ in staging.add(items or ()):
-            if not embed(staging.batch_size):
-                return False
-    return embed(1)
+    def add(items: Sequence[Opened | Settled]) -> bool:
+        return all(embed(staging.batch_size) for _ in staging.add(items))
 
-
-def _size(file: Path | FileResult) -> int:
-    try:
-        return file.stat().st_size if isinstance(file, Path) else 0
-    except OSError:
-        return 0  # reading it will say what is wrong
+    ended = False
+    while not ended:
+        # No name holds the items while the next ones are waited for: they may be large.
+        match opened.take(TAKEN_FILES, POLL_SECONDS):
+            case None:  # the next file takes long, or waits for room
+                go_on = embed(1)
+                grouping.flush()
+            case []:
+                go_on, ended = embed(1), True
+            case items:
+                go_on = add(items)
+                del items
+        if not go_on:
+            return False
+    return True

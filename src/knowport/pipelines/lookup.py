@@ -25,6 +25,7 @@ from knowport.model import (
     Notice,
     QueryPlan,
     RelevanceLevel,
+    SearchHit,
     SearchMode,
     Vector,
 )
@@ -37,7 +38,9 @@ from knowport.telemetry import Steps
 class LookupOptions:
     """Widths, budget and fallback of a lookup; the settings of the same names.
 
-    ``parallel`` runs the filtered and the unfiltered attempt at once and merges them by rank.
+    ``retry_unfiltered_on_low_quality`` lets a lookup leave a filter that was guessed; ``parallel``
+    then does not wait to see whether it serves, but runs the filtered and the unfiltered attempt
+    at once and merges them by rank.
     """
 
     search: SearchOptions = field(default_factory=SearchOptions)
@@ -84,23 +87,34 @@ def lookup(
             query, kb_scope=kb_scope, category=category, mode=mode, catalogue=ports.catalogue
         )
     if ports.index is None:
-        return _assemble(ports, plan, (), (), Selection((), ()), Packing((), ()), steps)
+        return _assemble(ports, plan, (), _Choice((), Selection((), ())), Packing((), ()), steps)
     with steps("embed"):
         plan, vector = _embed(plan, ports.embedder)
     with steps("search"):
-        attempts = _attempts(ports.index, plan, vector, ports.thresholds, options)
+        tried = _attempts(ports.index, plan, vector, ports.thresholds, options)
     with steps("select"):
-        candidates = _candidates(attempts, options)
-        selection = select(
-            candidates,
-            max_per_document=options.max_chunks_per_document,
-            return_n=options.return_n,
-            is_relevant=lambda found: found.assessment.level is not RelevanceLevel.NONE,
-        )
+        choice = _choice(tried, options)
     with steps("pack"):
-        blocks = [EvidenceBlock(kept, kept.assessment.level) for kept in selection.kept]
+        kept = choice.selection.kept
+        blocks = [EvidenceBlock(found, found.assessment.level) for found in kept]
         packing = pack(blocks, max_chars=options.max_chars)
-    return _assemble(ports, plan, attempts, candidates, selection, packing, steps)
+    return _assemble(ports, plan, tuple(t.attempt for t in tried), choice, packing, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Candidates and what of them is worth showing."""
+
+    candidates: tuple[Candidate, ...]
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """An attempt, judged by what it would return, which is ``choice``."""
+
+    attempt: Attempt
+    choice: _Choice
 
 
 def _embed(plan: QueryPlan, embedder: Embedder) -> tuple[QueryPlan, Vector | None]:
@@ -122,51 +136,80 @@ def _attempts(
     vector: Vector | None,
     thresholds: Thresholds,
     options: LookupOptions,
-) -> tuple[Attempt, ...]:
-    """One attempt, or two where a filter was guessed and did not serve.
+) -> tuple[_Tried, ...]:
+    """One attempt, or two where a filter was guessed and may be left.
 
     A category of the caller is hard: it is never widened.
     """
 
-    def attempt(category: str | None) -> Attempt:
-        return search(index, plan, vector, options.search, thresholds, category=category)
+    def attempt(category: str | None) -> _Tried:
+        found = search(index, plan, vector, options.search, thresholds, category=category)
+        return _judged(found, options)
 
     if plan.category is not None or plan.soft_category is None:
         return (attempt(plan.category),)
+    if not options.retry_unfiltered_on_low_quality:
+        return (attempt(plan.soft_category),)
     if options.parallel:
         with ThreadPoolExecutor(2) as pool:
             return tuple(pool.map(attempt, (plan.soft_category, None)))
     filtered = attempt(plan.soft_category)
-    if filtered.low_quality and options.retry_unfiltered_on_low_quality:
-        return filtered, attempt(None)
-    return (filtered,)
+    return (filtered, attempt(None)) if filtered.attempt.low_quality else (filtered,)
 
 
-def _candidates(attempts: Sequence[Attempt], options: LookupOptions) -> tuple[Candidate, ...]:
-    """Candidates of the last attempt, or of both merged by rank if they ran in parallel."""
-    if len(attempts) == 1 or not options.parallel:
-        return identify(attempts[-1])
-    lists = [identify(attempt) for attempt in attempts]
-    order = rrf([[c.key for c in found] for found in lists], k=options.search.rrf_k)
+def _judged(attempt: Attempt, options: LookupOptions) -> _Tried:
+    choice = _selected(identify(attempt), options)
+    level = relevance.best(kept.assessment.level for kept in choice.selection.kept)
+    low_quality = _low_quality(level, attempt.hits)
+    return _Tried(replace(attempt, level=level, low_quality=low_quality), choice)
+
+
+def _low_quality(level: RelevanceLevel, hits: tuple[SearchHit, ...]) -> str:
+    """Why what was found under a guessed filter is not good enough to stay under it, or ''.
+
+    Only a high level is: when the words of a question name the wrong domain, that domain's pages
+    are always somewhat near to it, and a second search costs a few milliseconds.
+    """
+    if not hits:
+        return "nothing_found"
+    return "" if level is RelevanceLevel.HIGH else f"best_evidence_is_{level}"
+
+
+def _selected(candidates: tuple[Candidate, ...], options: LookupOptions) -> _Choice:
+    selection = select(
+        candidates,
+        max_per_document=options.max_chunks_per_document,
+        return_n=options.return_n,
+        is_relevant=lambda found: found.assessment.level is not RelevanceLevel.NONE,
+    )
+    return _Choice(candidates, selection)
+
+
+def _choice(tried: Sequence[_Tried], options: LookupOptions) -> _Choice:
+    """What the last attempt would return, or both, merged by rank, if they ran in parallel."""
+    if len(tried) == 1 or not options.parallel:
+        return tried[-1].choice
+    lists = [one.choice.candidates for one in tried]
+    order = rrf([list({c.key: None for c in found}) for found in lists], k=options.search.rrf_k)
     rank = {key: position for position, (key, _) in enumerate(order, start=1)}
     # The unfiltered attempt weighs terms by more candidates, so its assessment stands.
     judged = {c.key: c.assessment for found in lists for c in found}
-    return tuple(
+    merged = tuple(
         replace(c, rank=rank[c.key], assessment=judged[c.key]) for found in lists for c in found
     )
+    return _selected(merged, options)
 
 
 def _assemble(
     ports: LookupPorts,
     plan: QueryPlan,
     attempts: tuple[Attempt, ...],
-    candidates: tuple[Candidate, ...],
-    selection: Selection,
+    choice: _Choice,
     packing: Packing,
     steps: Steps,
 ) -> LookupResult:
     level = relevance.best(item.block.level for item in packing.evidence)
-    reasons = tuple(_why_nothing(ports, plan, attempts, packing, selection))
+    reasons = tuple(_why_nothing(ports, plan, attempts, packing, choice.selection))
     searched = all(reason.code != "empty_index" for reason in reasons)
     of_lookup = (*plan.notices, *_failed_legs(attempts), *reasons) if searched else reasons
     notices = (*of_lookup, *ports.notices)
@@ -175,19 +218,26 @@ def _assemble(
         generation=ports.generation,
         plan=plan,
         attempts=attempts,
-        selected_attempt=attempts[-1].name if attempts else _only_attempt(plan),
-        candidates=candidates,
+        selected_attempt=_selected_attempt(plan, attempts, packing),
+        candidates=choice.candidates,
         found=bool(packing.evidence),
         level=level,
         calibrated=ports.thresholds.calibrated,
         evidence=packing.evidence,
-        drops=(*selection.drops, *packing.drops),
+        drops=(*choice.selection.drops, *packing.drops),
         notices=notices,
         timings=steps.taken,
     )
 
 
-def _only_attempt(plan: QueryPlan) -> AttemptName:
+def _selected_attempt(
+    plan: QueryPlan, attempts: Sequence[Attempt], packing: Packing
+) -> AttemptName:
+    """The attempt that found the first evidence; where there is none, the last one."""
+    if packing.evidence:
+        return packing.evidence[0].block.candidate.reasons[0].attempt
+    if attempts:
+        return attempts[-1].name
     return AttemptName.UNFILTERED if plan.category is None else AttemptName.FILTERED
 
 

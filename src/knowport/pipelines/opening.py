@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from knowport.errors import InvalidInput, LoadError
 from knowport.model import Document, DocumentInfo, FileOutcome, FileResult, LoadedFile
 from knowport.pipelines.documents import Origin, build_document, file_key
+from knowport.pipelines.flow import Room
 from knowport.pipelines.ingest_options import IngestOptions
 from knowport.pipelines.ingest_ports import ReadPorts
 from knowport.pipelines.replace import CutDocument, cut, is_current, refuse_other_scope
@@ -22,12 +23,16 @@ _STAYS = " The version of before stays in the index."
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file whose document is to be written; ``reason`` and ``detail`` say why, for its result."""
+    """A file whose document is to be written; ``reason`` and ``detail`` say why, for its result.
+
+    ``size`` is the room that was taken for it.
+    """
 
     path: str
     cut: CutDocument
     reason: str
     detail: str
+    size: int
 
     @property
     def doc_id(self) -> str:
@@ -52,8 +57,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A file with which nothing is to be done. ``document`` is the one that the index holds
-    already, where the ledger does not know yet that this file makes it."""
+    """A file with which nothing is to be done. ``document``, without its text, is the one that the
+    index holds already, where the ledger does not know yet that this file makes it."""
 
     result: FileResult
     document: Document | None = None
@@ -64,17 +69,25 @@ class Settled:
 
 
 class Reader:
-    """Opens files in order. ``path`` is the one at hand, ``seen`` the file of each document id."""
+    """Opens files in order. ``path`` is the one at hand, ``seen`` the file of each document id.
+
+    For a text ``room`` is taken, in characters, which whoever takes an ``Opened`` gives back.
+    """
 
     def __init__(
-        self, ports: ReadPorts, options: IngestOptions, root: Path, seen: dict[str, str]
+        self,
+        ports: ReadPorts,
+        options: IngestOptions,
+        root: Path,
+        seen: dict[str, str],
+        room: Room,
     ) -> None:
-        self._ports, self._options = ports, options
+        self._ports, self._options, self._room = ports, options, room
         self._root = f"{root}".rstrip("/") + "/"
         self.seen, self.path = seen, ""
 
     def open(self, files: Sequence[Path | FileResult]) -> Iterator[Settled | Opened]:
-        """One item for each file. Raises LedgerError."""
+        """One item for each file. Raises LedgerError, and Closed where there will be no room."""
         for start in range(0, len(files), LOOK_AHEAD):
             some = [self._named(file) for file in files[start : start + LOOK_AHEAD]]
             known = self._ports.ledger.infos([o.doc_id for o in some if isinstance(o, Origin)])
@@ -109,32 +122,63 @@ class Reader:
             )
 
     def _open(self, path: str, origin: Origin, known: DocumentInfo | None) -> Settled | Opened:
-        whole = known is not None and known.state == "indexed" and not self._options.force
+        if known is not None and self._may_stay(known) and self._is_same(path, origin, known):
+            return Settled(_unchanged(path, known))
+        size = file_size(path)
+        self._room.take(size)
         try:
-            if known is not None and whole and known.file_hash:
-                key = file_key(self._ports.digest(Path(path)), origin, self._ports.loader_version)
-                if key == known.file_hash:
-                    return Settled(_unchanged(path, known))
             loaded = self._ports.load(Path(path))
-            key = file_key(loaded.file_hash, origin, self._ports.loader_version)
-            document = build_document(loaded, origin, file_hash=key)
-            refuse_other_scope(document, known)
+            more = max(0, len(loaded.text) - size)  # packed formats hold more than their size
+            self._room.take_more(more)
+            size += more
+            item = self._cut(path, origin, loaded, known, size)
         except LoadError as error:
-            return Settled(_not_loaded(path, origin.doc_id, error, known))
+            item = Settled(_not_loaded(path, origin.doc_id, error, known))
         except InvalidInput as error:
-            return Settled(_failed(path, origin.doc_id, f"invalid_{error.field}", error))
-        if known is not None and whole and is_current(known, document):
-            return Settled(_unchanged(path, known), document)
-        return self._cut(path, document, loaded, known)
+            item = Settled(_failed(path, origin.doc_id, f"invalid_{error.field}", error))
+        if isinstance(item, Settled):
+            self._room.give_back(size)
+        return item
+
+    def _may_stay(self, known: DocumentInfo) -> bool:
+        return known.state == "indexed" and not self._options.force
+
+    def _is_same(self, path: str, origin: Origin, known: DocumentInfo) -> bool:
+        """Whether the bytes of the file are those that its document was made of."""
+        if not known.file_hash:
+            return False
+        try:
+            raw_hash = self._ports.digest(Path(path))
+        except LoadError:
+            return False  # loading it will say what is wrong
+        return known.file_hash == file_key(raw_hash, origin, self._ports.loader_version)
 
     def _cut(
-        self, path: str, document: Document, loaded: LoadedFile, known: DocumentInfo | None
+        self,
+        path: str,
+        origin: Origin,
+        loaded: LoadedFile,
+        known: DocumentInfo | None,
+        size: int,
     ) -> Settled | Opened:
+        key = file_key(loaded.file_hash, origin, self._ports.loader_version)
+        document = build_document(loaded, origin, file_hash=key)
+        refuse_other_scope(document, known)
+        if known is not None and self._may_stay(known) and is_current(known, document):
+            return Settled(_unchanged(path, known), replace(document, text=""))
         whole = cut(document, self._ports.chunking)
         if not whole.chunks:
             empty = LoadError("It holds no text.", reason="empty")
             return Settled(_not_loaded(path, document.doc_id, empty, known))
-        return Opened(path, whole, *_why(document, loaded, known))
+        return Opened(path, whole, *_why(document, loaded, known), size)
+
+
+def file_size(path: str) -> int:
+    """Bytes of a file; 0 where that cannot be known, and reading it will say why."""
+    try:
+        return Path(path).stat().st_size
+    except (OSError, ValueError):
+        return 0
 
 
 def _unchanged(path: str, known: DocumentInfo) -> FileResult:

@@ -290,8 +290,9 @@ class Rebuild:
     ) -> BuildReport:
         target = self._ports.target(generation)
         if not target.index.exists():
-            generation = self._save(generation, state="building", report={})
-            target = replace(target, generation=generation)
+            if generation.state != "building":
+                generation = self._save(generation, state="building", report={})
+                target = replace(target, generation=generation)
             self._ledger.drop_built(target.name, list(self._ledger.built(target.name)))
             if not self._is_proved(generation):
                 target.index.prove_analyzer()

@@ -26,10 +26,8 @@ from knowport.pipelines.vectors import Vectors
 from knowport.ports import Ledger
 
 GROUP_DOCUMENTS, GROUP_CHUNKS = 100, 500
-# What is left after a pass is small enough to be written while writers wait.
-FEW_CHUNKS = 250
 # Where writes keep coming as fast as they are replayed, the last ones wait.
-MOST_PASSES = 10
+MOST_PASSES = 20
 _READ = 500
 
 
@@ -97,14 +95,12 @@ class Filler:
         )
 
     def fill(self) -> bool:
-        """Pass after pass until little is left; returns whether it was stopped before.
+        """Pass after pass until nothing is left; returns whether it was stopped before.
 
         Raises RebuildError, EmbeddingError, EngineError or LedgerError; what was written stays.
         """
         for _ in range(MOST_PASSES):
             left = pending(self._ledger, self._target.name)
-            if self._done and left.chunks <= FEW_CHUNKS:
-                return False
             if not left:
                 return False
             if self._pass(left, inside=False):

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, overload
 
-from knowport.core.chunking import ChunkingOptions, chunk_document
+from knowport.core.chunking import ChunkingOptions, chunk_document, forget_parsed
 from knowport.core.compose import search_text, text_hash
 from knowport.core.identity import checked_doc_id, evidence_key
 from knowport.errors import GenerationChanged, InvalidInput, UnknownDocument
@@ -29,6 +29,8 @@ from knowport.ports import KnowledgeSearchPort, KnowledgeWritePort, Ledger
 
 # Chunks that are held with their vectors, and handed to the engine, at once.
 SLICE_CHUNKS = 500
+# Above so many chunks neither their vectors nor a second copy of their texts are held.
+LARGE_DOCUMENT = 2_000
 
 
 class Index(KnowledgeSearchPort, KnowledgeWritePort, Protocol):
@@ -73,6 +75,25 @@ class CutDocument:
         ]
 
 
+class SearchTexts(Sequence[str]):
+    """What chunks are searched by, composed each time it is asked for."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, int):
+            return search_text(self._chunks[place])
+        return [search_text(chunk) for chunk in self._chunks[place]]
+
+
 class CachedChunks(Sequence[IndexedChunk]):
     """The chunks of a document that is too large to hold all of its vectors at once.
 
@@ -114,7 +135,11 @@ def cut(document: Document, chunking: ChunkingOptions) -> CutDocument:
     chunks = chunk_document(
         document.doc_id, document.text, document.text_format, document.title, chunking
     )
-    texts = [search_text(chunk) for chunk in chunks]
+    texts: Sequence[str] = SearchTexts(chunks)
+    if len(chunks) <= LARGE_DOCUMENT:
+        texts = list(texts)
+    else:
+        forget_parsed()
     return CutDocument(document, chunks, texts, [text_hash(text) for text in texts])
 
 

@@ -23,7 +23,6 @@ from knowport.model import (
     LegWeights,
     QueryPlan,
     RankerName,
-    RelevanceLevel,
     SearchHit,
     SearchMode,
     SearchRequest,
@@ -55,7 +54,8 @@ def search(
 ) -> Attempt:
     """Search once under one filter. Without a vector only the lexical leg is asked.
 
-    Raises EngineError if every leg that was asked failed.
+    The attempt's level is not set here: it is judged by what would be returned of it. Raises
+    EngineError if every leg that was asked failed.
     """
     request = SearchRequest(
         query=plan.text,
@@ -122,27 +122,12 @@ def _assessed(
             thresholds=thresholds,
         )
 
-    assessments = tuple(assess(hit) for hit in found.hits)
-    level = relevance.best(assessment.level for assessment in assessments)
     return Attempt(
         name=AttemptName.UNFILTERED if category is None else AttemptName.FILTERED,
         mode=found.mode,
         category=category,
         hits=found.hits,
-        assessments=assessments,
+        assessments=tuple(map(assess, found.hits)),
         weights=found.weights,
-        level=level,
-        low_quality=_low_quality(level, found.hits),
         failed_leg=found.failed_leg,
     )
-
-
-def _low_quality(level: RelevanceLevel, hits: tuple[SearchHit, ...]) -> str:
-    """Why hits found under a guessed filter are not good enough to stay under it, or ''.
-
-    Only a high level is: when the words of a question name the wrong domain, that domain's pages
-    are always somewhat near to it, and a second search costs a few milliseconds.
-    """
-    if not hits:
-        return "nothing_found"
-    return "" if level is RelevanceLevel.HIGH else f"best_evidence_is_{level}"

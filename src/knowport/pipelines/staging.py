@@ -15,17 +15,16 @@ from itertools import islice
 from knowport.errors import EmbeddingError
 from knowport.model import FileResult, Vector
 from knowport.pipelines.opening import Opened, Settled
+from knowport.pipelines.replace import LARGE_DOCUMENT
 from knowport.ports import Embedder, Ledger
 
 # Texts that are looked up in the cache at once.
 PART_TEXTS = 500
-# Above so many chunks the vectors of a document are not held; they wait in the cache.
-LARGE_DOCUMENT = 2_000
 
 
 @dataclass(slots=True, eq=False)
 class Staged:
-    """A file on its way. ``vectors`` by text hash, of a document that is not large."""
+    """A file on its way. ``vectors`` by text hash; those of a large document wait in the cache."""
 
     item: Opened | Settled
     vectors: dict[str, Vector] = field(default_factory=dict)

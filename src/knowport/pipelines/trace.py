@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from knowport.core.selection import selection_order
-from knowport.model import Attempt, Candidate, DropReason, LookupResult, SearchHit
+from knowport.model import Attempt, Candidate, DropReason, LookupResult
 
 
 def trace_of(result: LookupResult, *, content: bool) -> dict[str, Any]:
@@ -55,21 +55,27 @@ def trace_of(result: LookupResult, *, content: bool) -> dict[str, Any]:
 
 def fates(result: LookupResult) -> list[dict[str, Any]]:
     """Each candidate with its ranks, scores and fate, in order of its place in the lookup."""
+    return [_candidate(candidate, fate) for candidate, fate in fated(result)]
+
+
+def fated(result: LookupResult) -> list[tuple[Candidate, str]]:
+    """Each candidate with its fate, ``kept`` or a drop reason, in order of its place in the lookup.
+
+    The first of one evidence key has the key's fate; the others are its duplicates.
+    """
     dropped = {
         drop.key: str(drop.reason)
         for drop in result.drops
         if drop.reason is not DropReason.DUPLICATE
     }
-    rows: list[dict[str, Any]] = []
     seen: set[str] = set()
-    # The first of one key has the key's fate; the others are its duplicates.
+    found = []
     for candidate in sorted(result.candidates, key=selection_order):
-        fate = dropped.get(candidate.key, "kept")
-        rows.append(
-            _candidate(candidate, str(DropReason.DUPLICATE) if candidate.key in seen else fate)
-        )
+        first = candidate.key not in seen
+        fate = dropped.get(candidate.key, "kept") if first else str(DropReason.DUPLICATE)
+        found.append((candidate, fate))
         seen.add(candidate.key)
-    return rows
+    return found
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
@@ -86,23 +92,20 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _candidate(candidate: Candidate, fate: str) -> dict[str, Any]:
+    assessment, scores = candidate.assessment, candidate.hit.scores
     return {
         "document_id": candidate.key,
         "rank": candidate.rank,
         "fate": fate,
-        "level": str(candidate.assessment.level),
-        "score": _rounded(candidate.assessment.score),
-        "coverage": _rounded(candidate.assessment.coverage),
+        "level": str(assessment.level),
+        "score": _rounded(assessment.score),
+        "coverage": _rounded(assessment.coverage),
         "found_by": [f"{reason.attempt}:{reason.rank}" for reason in candidate.reasons],
-        **_scores(candidate.hit),
-    }
-
-
-def _scores(hit: SearchHit) -> dict[str, Any]:
-    scores = asdict(hit.scores)
-    return {
-        name: _rounded(value) if isinstance(value, float) else value
-        for name, value in scores.items()
+        "fused": _rounded(scores.fused),
+        "dense": _rounded(scores.dense),
+        "dense_rank": scores.dense_rank,
+        "sparse": _rounded(scores.sparse),
+        "sparse_rank": scores.sparse_rank,
     }
 
 

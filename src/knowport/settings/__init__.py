@@ -5,7 +5,20 @@ sections, ``[rag]`` with ``retrieve_k = 30``. An unknown key is an error in both
 misspelt setting that is silently ignored is found out in production.
 """
 
-from knowport.settings.load import CONFIG_FILE, EffectiveSetting, effective_settings, load_settings
+from knowport.settings.load import (
+    CONFIG_FILE,
+    EffectiveSetting,
+    effective_settings,
+    load_settings,
+    secrets_of,
+)
 from knowport.settings.root import Settings
 
-__all__ = ["CONFIG_FILE", "EffectiveSetting", "Settings", "effective_settings", "load_settings"]
+__all__ = [
+    "CONFIG_FILE",
+    "EffectiveSetting",
+    "Settings",
+    "effective_settings",
+    "load_settings",
+    "secrets_of",
+]

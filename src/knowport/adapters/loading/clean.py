@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-from markdown_it import MarkdownIt
+import sys
 
 # A replacement character tells only that something was lost before; tag characters are invisible.
 _WORTHLESS = re.compile("[\ufffd\U000e0000-\U000e007f]")
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours and cursor moves
     r"|\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # window titles and links
-    r"|[ -/]*[0-~])"
+    r"|[()*+#%][0-~]|[=>78DEHMNOZc])"  # character sets and modes
 )
 _DATA_URI = re.compile(r"data:[\w.+-]*/?[\w.+-]*(?:;[\w=.-]+)*;base64,[A-Za-z0-9+/=%_-]{200,}")
 _HAS_TEXT = re.compile(r"[^\W_]|[\u2190-\u2bff\U0001f000-\U0001faff]")
 
 _HIDING = re.compile(r"<!--|<(?:script|style|template)\b", re.IGNORECASE)
-_HIDDEN = re.compile(
-    r"(?P<code>(?<!`)(?P<ticks>`+)(?!`)(?:(?!\n[ \t]*\n).)*?(?<!`)(?P=ticks)(?!`))"
-    r"|<!--(?:-?>|.*?-->)"
-    r"|<(?P<tag>script|style|template)\b[^>]*>.*?</(?P=tag)\s*>",
-    re.IGNORECASE | re.DOTALL,
+# What hides text in Markdown, and the code in which nothing is hidden.
+_OPENER = re.compile(
+    r"(?P<comment><!--)"
+    r"|(?P<element><(?P<tag>script|style|template)\b)"
+    r"|(?P<indented>(?:\A|(?<=\n\n))(?:(?: {4}|\t).*(?:\n|\Z))+)"
+    r"|(?P<fence>^(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])(?=[ \t]))*[ \t]*"
+    r"(?P<marks>`{3,}(?=[^`\n]*$)|~{3,}).*)"
+    r"|(?P<span>`+)",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -41,13 +43,22 @@ def clean_text(text: str) -> tuple[str, int]:
 
 def clean_markdown(text: str) -> tuple[str, int]:
     """A Markdown text without HTML comments, scripts, style sheets and templates, except in code;
-    and how many characters were removed. ``text`` has LF line ends."""
+    and how many characters were removed. ``text`` has LF line ends.
+
+    What is never closed is kept, but for a fence, which ends with the text.
+    """
     if not _HIDING.search(text):
         return text, 0
-    cleaned = "".join(
-        part if is_code else _HIDDEN.sub(lambda match: match["code"] or "", part)
-        for is_code, part in _code_and_rest(text)
-    )
+    closers = _Closers(text)
+    kept: list[str] = []
+    done = at = 0
+    while opener := _OPENER.search(text, at):
+        at = closers.end_of(opener)
+        if (opener["comment"] or opener["element"]) and at > opener.end():
+            kept.append(text[done : opener.start()])
+            done = at
+    kept.append(text[done:])
+    cleaned = "".join(kept)
     return cleaned, len(text) - len(cleaned)
 
 
@@ -56,22 +67,37 @@ def has_text(text: str) -> bool:
     return _HAS_TEXT.search(text) is not None
 
 
-def _code_and_rest(text: str) -> Iterator[tuple[bool, str]]:
-    """Code blocks and what stands between them, in order; joined they are ``text``."""
-    lines = text.split("\n")
-    lines[:-1] = [line + "\n" for line in lines[:-1]]
-    done = 0
-    for token in _BLOCKS.parse(text):
-        if token.type in ("fence", "code_block") and token.map and token.map[0] >= done:
-            first, end = token.map
-            yield False, "".join(lines[done:first])
-            yield True, "".join(lines[first:end])
-            done = end
-    yield False, "".join(lines[done:])
+class _Closers:
+    """Finds where what was opened ends. A closer that was looked for in vain is not looked for
+    again, so that many openers without one take no quadratic time."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._missing: set[tuple[str, int]] = set()
+        self._paragraph = -1  # where the one ends that was last looked into
 
-# The preset's nesting limit of 20 swallows all that follows a list of ten levels.
-_BLOCKS = MarkdownIt("commonmark", {"maxNesting": 100}).disable(
-    ["normalize", "inline", "text_join"]
-)
-_BLOCKS.parse("-")  # rule caches are filled at the first use, and not safely by two threads at once
+    def end_of(self, opener: re.Match[str]) -> int:
+        """End of what it opens; of the opener itself where nothing closes it."""
+        if opener["comment"]:
+            return self._after(r"-->", opener.start() + 2) or opener.end()
+        if opener["element"]:
+            return self._after(rf"(?i:</{opener['tag']}\s*>)", opener.end()) or opener.end()
+        if opener["indented"]:
+            return opener.end()
+        if marks := opener["marks"]:
+            closing = rf"(?m:^[ \t>]*{marks[0]}{{{len(marks)},}}[ \t]*$)"
+            return self._after(closing, opener.end()) or len(self._text)
+        if self._paragraph < opener.end():
+            blank = self._text.find("\n\n", opener.end())
+            self._paragraph = blank if blank >= 0 else len(self._text)
+        ticks = rf"(?<!`){opener['span']}(?!`)"
+        return self._after(ticks, opener.end(), self._paragraph) or opener.end()
+
+    def _after(self, closer: str, start: int, end: int = sys.maxsize) -> int | None:
+        if (closer, end) in self._missing:
+            return None
+        found = re.compile(closer).search(self._text, start, end)
+        if found is None:
+            self._missing.add((closer, end))
+            return None
+        return found.end()

@@ -24,6 +24,6 @@ class LoadLimits:
     inflation_ratio: int = 200
     entries: int = 10_000
     pages: int = 5_000
-    characters: int = 64_000_000
-    seconds: float = 30.0
+    characters: int = 100_000_000
+    seconds: float = 60.0
     memory_bytes: int = 1_500_000_000

@@ -17,7 +17,7 @@ from knowport.adapters.loading.limits import LoadLimits
 from knowport.adapters.loading.parsers import Parsed
 from knowport.adapters.loading.process import ParserProcess
 from knowport.adapters.loading.read import check_size, read_file
-from knowport.adapters.loading.sniff import named_kind, sniff
+from knowport.adapters.loading.sniff import TEXTS, named_kind, sniff
 from knowport.errors import LoadError
 from knowport.model import LoadedFile, TextFormat
 
@@ -35,11 +35,6 @@ _PARSERS = {
 _DEFAULT_LIMITS = LoadLimits()
 _BINARY = ("pdf", "zip")
 _OFFICE = ("docx", "pptx", "xlsx")
-_SHOWN = {
-    "zip": "a ZIP archive",
-    "html": "HTML",
-    "pdf": "a PDF document",
-}
 
 
 class FileLoader:
@@ -88,16 +83,14 @@ class FileLoader:
         check_size(len(data), self._limits.file_bytes)
         if not data:
             raise _empty("It has no bytes.")
-        kind = sniff(data, name)
+        kind = ""
         try:
+            kind = sniff(data, name)
             parsed, encoding = self._parsed(data, kind)
         except LoadError as error:
-            if error.reason == "not_text" and not named_kind(name):
-                error.reason = "unsupported_format"  # its name does not say that it is a text
-            error.message += _surprise(kind, name)
-            raise
+            raise _against_name(error, kind, name) from error
         text, removed = clean_text(parsed.text)
-        if parsed.text_format == "markdown":
+        if kind == "markdown":
             text, hidden = clean_markdown(text)
             removed += hidden
         if not has_text(text):
@@ -160,9 +153,17 @@ def _empty(message: str, kind: str = "") -> LoadError:
     return LoadError(message, reason="empty", remedy=scanned if kind == "pdf" else "")
 
 
-def _surprise(kind: str, name: str) -> str:
-    """A remark for a name that promises another content."""
+def _against_name(error: LoadError, kind: str, name: str) -> LoadError:
+    """The error in the light of what the file's name promises.
+
+    What is no text is an error under the name of a text, and else a format that is not read.
+    """
     named = named_kind(name)
-    if kind not in _SHOWN or not named or named == kind or (kind == "zip" and named in _OFFICE):
-        return ""
-    return f" The name {name!r} says {named}, but the content is {_SHOWN[kind]}."
+    reason = error.reason
+    if reason == "not_text" and not named:
+        reason = "unsupported_format"
+    elif reason == "unsupported_format" and named in TEXTS:
+        reason = "not_text"
+    same = named in (kind, "") or (kind == "zip" and named in _OFFICE)
+    remark = "" if same or kind in TEXTS else f" Its name, {name!r}, says {named}."
+    return LoadError(f"{error.message}{remark}", reason=reason, remedy=error.remedy)

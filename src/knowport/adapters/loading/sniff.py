@@ -49,7 +49,8 @@ _HTML = re.compile(
 _TAG = re.compile(rb"<[!/a-z]", re.IGNORECASE)
 _BOM = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
 
-_TEXTS = {
+_TEXT_ENDINGS = {
+    "text": ".txt .text .log",
     "markdown": ".md .markdown .mdown .mkd .mdx",
     "rst": ".rst .rest",
     "asciidoc": ".adoc .asciidoc",
@@ -62,7 +63,9 @@ _TEXTS = {
         .swift .tcl .tf .tfvars .toml .ts .tsx .vb .vue .xml .xsd .xsl .yaml .yml .zsh
     """,
 }
-_KINDS = {ending: kind for kind, endings in _TEXTS.items() for ending in endings.split()}
+TEXTS = frozenset(_TEXT_ENDINGS)
+"""Kinds of text that only a name tells apart."""
+_KINDS = {ending: kind for kind, endings in _TEXT_ENDINGS.items() for ending in endings.split()}
 _HTML_ENDINGS = (".html", ".htm", ".xhtml", ".shtml")
 _PARSED_ENDINGS = {
     ".pdf": "pdf",

@@ -70,11 +70,16 @@ def _parse(parser: str, data: bytes, limits: LoadLimits) -> Parsed:
 
 
 def _bound(limits: LoadLimits) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, resource.RLIM_INFINITY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = int(used.ru_utime + used.ru_stime + limits.seconds) + _CPU_MARGIN
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, resource.RLIM_INFINITY))
+    _set_limit(resource.RLIMIT_AS, limits.memory_bytes)
+    _set_limit(resource.RLIMIT_CPU, cpu)
+    _set_limit(resource.RLIMIT_CORE, 0)
+
+
+def _set_limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _out_of_memory(limits: LoadLimits) -> dict[str, str]:

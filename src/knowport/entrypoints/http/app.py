@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 from starlette.types import ASGIApp
 
 from knowport.entrypoints.http import schemas
@@ -78,7 +80,23 @@ def create_api(service: Service) -> FastAPI:
 async def _tell(request: Request, error: Exception) -> Response:
     problem = as_problem(error)
     note_problem(problem, error, service_of(request).metrics)
-    return _response(request, error)
+    response = _response(request, error)
+    if problem.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(_methods(request)) or response.headers["Allow"]
+    return response
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of a path; the framework names those of its first route alone."""
+    described = (request.app.openapi_schema or {}).get("paths", {})
+    path = request.url.path
+    # A path that stands there as it is comes before one with a parameter.
+    fitting = (
+        [path]
+        if path in described
+        else [template for template in described if compile_path(template)[0].match(path)]
+    )
+    return sorted(method.upper() for template in fitting for method in described[template])
 
 
 async def _tell_fault(request: Request, error: Exception) -> Response:

@@ -69,7 +69,7 @@ class BoundedProtocol(H11Protocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's may return it
         """A client that has sent a whole request and closed its own side still gets the reply."""
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering and not self.cycle.more_body:

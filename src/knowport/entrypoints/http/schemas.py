@@ -31,7 +31,7 @@ Category = Annotated[
 class Body(BaseModel):
     """What a request sends; a field that is not known is an error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class LookupBody(Body):

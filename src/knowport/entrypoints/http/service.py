@@ -22,6 +22,7 @@ from knowport.errors import KnowportError, UnknownDocument
 from knowport.knowledge_base import KnowledgeBase
 from knowport.model import Document, DocumentInfo, LookupResult, SearchMode
 from knowport.pipelines.replace import unknown_document
+from knowport.settings import secrets_of
 from knowport.settings.server import ServerSettings
 
 _LOG = structlog.get_logger("knowport.http")
@@ -39,7 +40,7 @@ class Service:
         self.loopback = loopback
         self.draining = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.redact = Redactor(secrets_of(kb))
+        self.redact = Redactor(secrets_of(kb.settings))
         self.metrics = Metrics()
         chosen = self.settings
         self.reads = Pool(
@@ -161,13 +162,6 @@ class Service:
             except KnowportError as error:
                 # The keys of before stay in force: nobody is let in who was not.
                 _LOG.error("keys_not_read", code=error.code, detail=error.message)
-
-
-def secrets_of(kb: KnowledgeBase) -> tuple[str, ...]:
-    """Values of settings that nothing may tell."""
-    settings = kb.settings
-    given = (settings.embedding.api_key, settings.milvus.token, settings.ledger.url)
-    return tuple(secret.get_secret_value() for secret in given)
 
 
 def service_of(request: Request) -> Service:

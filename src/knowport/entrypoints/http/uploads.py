@@ -25,8 +25,9 @@ PUT_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             JSON: {"schema": {"$ref": "#/components/schemas/DocumentBody"}},
-            "text/markdown": {"schema": {"type": "string"}, "example": "# 锁等待\n\n查视图。\n"},
-            "text/plain": {"schema": {"type": "string"}, "example": "Badge printer: HP-950XL.\n"},
+            # No schema: whatever stands there is the text.
+            "text/markdown": {"example": "# 锁等待\n\n查视图。\n"},
+            "text/plain": {"example": "Badge printer: HP-950XL.\n"},
             FORM: {
                 "schema": {
                     "type": "object",

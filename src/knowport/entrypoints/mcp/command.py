@@ -35,18 +35,15 @@ def _opened(settings: Settings) -> KnowledgeBase:
         return KnowledgeBase(settings=settings)
     except IndexInUse as error:
         url = running_service(settings.home)
-        if url is None:
-            raise
-        raise IndexInUse(
-            error.message, remedy=f"A service has it open: start this one with --server {url}."
-        ) from error
+        if url is not None:
+            error.remedy = f"A service runs over it: start this server with --server {url}."
+        raise
 
 
-def serve_proxy(settings: Settings, *, kb_scope: str | None, server: str, api_key: str) -> None:
+def serve_proxy(settings: Settings, client: Client, *, kb_scope: str | None) -> None:
     """Serve what a running service knows, so that several agents share one index."""
-    with stdio.private_wire() as wire, Client(server, api_key=api_key) as client:
-        backend = RemoteBackend(client, Threads(settings.mcp.threads), kb_scope)
-        _serve(backend, settings, wire)
+    with stdio.private_wire() as wire, client:
+        _serve(RemoteBackend(client, Threads(settings.mcp.threads), kb_scope), settings, wire)
 
 
 def _serve(backend: Backend, settings: Settings, wire: stdio.Wire) -> None:

@@ -41,6 +41,7 @@ _MACROS = (
     (re.compile(r"menu:([^\s\[\]]+)\[([^\]\n]*)\]"), r"\1 > \2"),
 )
 _MARKS = {"+": "\n", "'''": "---"}  # goes on with a list item; a rule
+_SPECIAL = re.compile(r"[\[{]|<<")
 _REFERENCE = re.compile(r"\{([\w-]+)\}")
 _BUILT_IN = {"nbsp": " ", "empty": "", "sp": " ", "zwsp": "", "amp": "&", "lt": "<", "gt": ">"}
 
@@ -142,6 +143,8 @@ class _Reader:
         )
 
     def _inline(self, text: str) -> str:
+        if not _SPECIAL.search(text):
+            return text
         text = _REFERENCE.sub(lambda name: self.attributes.get(name[1].lower(), name[0]), text)
         for pattern, replacement in _MACROS:
             text = pattern.sub(replacement, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lxml import etree, html
 
@@ -19,7 +19,8 @@ _UNSEEN_TAGS = frozenset(
 _UNSEEN_CHARACTERS = re.compile(
     "[\xad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\ufffd\U000e0000-\U000e007f]"
 )
-_CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f]")
+# Controls, and ends after which libxml2 would read nothing more.
+_NOISE = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f]|</(?:html|body)\s*>", re.IGNORECASE)
 _ZERO = re.compile(r"0+(?:\.0*)?(?:[a-z]{2,4}|%)?|\.0+(?:[a-z]{2,4}|%)?")
 _PERMALINK = re.compile(r"[\s\xb6#\xa7\U0001f517]*")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -28,16 +29,18 @@ _MAX_DEPTH = 400  # well below the depths at which libxml2 and the converter dro
 
 def parse(data: bytes, limits: LoadLimits) -> Parsed:
     """A page, in UTF-8 whatever it says of itself, as Markdown."""
-    source = _CONTROLS.sub("", data.decode())
+    source = _NOISE.sub("", data.decode())
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_pis=True)
     try:
         root = html.document_fromstring(source.encode(), parser=parser, ensure_head_body=True)
     except etree.ParserError:  # there is no element
         return Parsed("", "html")
-    title = " ".join((root.findtext(".//title") or "").split())
+    except etree.XMLSyntaxError as error:  # HTML has no wrong syntax: libxml2 got no memory
+        raise MemoryError from error
+    title = " ".join((root.findtext("head/title") or "").split())
     title, invisible = _UNSEEN_CHARACTERS.subn("", title)
     removed = invisible + _remove_unseen(root)
-    text, invisible = render(root.body, limits)
+    text, invisible = render(root, limits)
     return Parsed(text, "html", title=title, removed=removed + invisible)
 
 
@@ -50,14 +53,25 @@ def render(root: html.HtmlElement, limits: LoadLimits) -> tuple[str, int]:
 
 def _remove_unseen(root: html.HtmlElement) -> int:
     """Drop what is not shown; returns how many characters of text that were."""
+    removed = _drop_all(filter(_is_unseen, root.iter()))
+    for head in list(root.iter("head")):
+        head.drop_tree()
+    menus = root.xpath("//nav | //*[@role='navigation']")
+    if _length(root) > sum(map(_length, menus)):  # a page of links alone is its menu
+        removed += _drop_all(menus)
+    return removed
+
+
+def _drop_all(elements: Iterable[html.HtmlElement]) -> int:
+    """Remove elements but not the texts after them; how many characters of text they had."""
     removed = 0
-    for element in list(root.iter()):
-        if _is_unseen(element) and element.getparent() is not None:
-            removed += _drop(element)
-    navigation = [*root.iter("nav"), *root.xpath("//*[@role='navigation']")]
-    menus = sum(map(_length, root.xpath("//nav | //*[@role='navigation'][not(ancestor::nav)]")))
-    if _length(root.body) > menus:  # a page of links alone is its menu
-        removed += sum(_drop(element) for element in navigation if element.getparent() is not None)
+    dropped: set[html.HtmlElement] = set()
+    for element in list(elements):
+        inside = not dropped.isdisjoint(element.iterancestors())
+        if element.getparent() is not None and not inside:
+            removed += _length(element)
+            element.drop_tree()
+            dropped.add(element)
     return removed
 
 
@@ -87,13 +101,6 @@ def _hiding_style(style: str) -> bool:
             case ("opacity" | "font-size", size) if _ZERO.fullmatch(size):
                 return True
     return False
-
-
-def _drop(element: html.HtmlElement) -> int:
-    """Remove an element but not the text after it; returns how many characters were removed."""
-    removed = _length(element)
-    element.drop_tree()
-    return removed
 
 
 def _length(element: html.HtmlElement) -> int:

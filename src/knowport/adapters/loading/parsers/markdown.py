@@ -12,6 +12,7 @@ from knowport.errors import LoadError
 
 _OPTIONS = ConversionOptions(
     bullets="-",
+    sup_symbol="^",  # 10 to the power of 3 is not 103
     compact_tables=True,
     extract_metadata=False,
     autolinks=False,

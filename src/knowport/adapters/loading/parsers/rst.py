@@ -22,9 +22,10 @@ from knowport.adapters.loading.parsers import Parsed
 from knowport.adapters.loading.parsers.html import render
 
 _SETTINGS = {
+    "_disable_config": True,  # of the current folder
     "file_insertion_enabled": False,
     "raw_enabled": False,
-    "report_level": 1,  # a message holds the source of what was refused
+    "report_level": 3,  # messages of errors hold the source of what was refused
     "halt_level": 5,
     "warning_stream": False,
     "doctitle_xform": False,

@@ -109,7 +109,7 @@ async def rollback(body: schemas.RollbackBody, _: Admin, request: Request) -> Re
 @routes.post("/generations/abort", response_model=schemas.Dropped, responses=problems(409))
 async def abort(_: Admin, request: Request) -> Response:
     """Drop the generation that is being built or waits to be switched to. A job that builds it is
-    cancelled first, with DELETE /v1/jobs."""
+    cancelled first."""
     service = service_of(request)
     return reply({"dropped": await service.write(service.kb.rebuild.abort)})
 

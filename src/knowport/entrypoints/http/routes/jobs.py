@@ -116,8 +116,8 @@ async def job(job_id: str, caller: Reader, request: Request) -> Response:
     return reply(job_json(service.jobs.get(job_id, caller), service, request))
 
 
-@routes.delete(
-    "/jobs/{job_id}",
+@routes.post(
+    "/jobs/{job_id}/cancel",
     status_code=202,
     response_model=schemas.JobView,
     responses={**ACCEPTED, **problems(404)},

@@ -1,0 +1,149 @@
+"""Commands that ask a running service instead of opening the knowledge base themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from knowport.bootstrap import Composition
+from knowport.entrypoints.options import opened
+from knowport.errors import InvalidInput
+from knowport.knowledge_base import KnowledgeBase
+from knowport.model import FileOutcome, FileResult, IngestReport
+
+if TYPE_CHECKING:
+    from knowport.client import Client
+
+Server = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Ask this running service, with the key in KNOWPORT_API_KEY. Else KNOWPORT_SERVER, "
+        "where neither --home nor --config is given.",
+        show_default=False,
+    ),
+]
+
+
+def service_named(server: str | None, home: Path | None, config: Path | None) -> Client | None:
+    """A client of the service that the command or the environment names, or None."""
+    if server is None and home is None and config is None:
+        server = os.environ.get("KNOWPORT_SERVER")
+    if not server:
+        return None
+    # Imported here: the other commands need no HTTP client.
+    from knowport.client import Client  # noqa: PLC0415
+
+    return Client(server, api_key=os.environ.get("KNOWPORT_API_KEY", ""))
+
+
+@contextmanager
+def either(
+    server: str | None, home: Path | None, config: Path | None
+) -> Iterator[KnowledgeBase | Client]:
+    """The service that is named, else the knowledge base opened here."""
+    service = service_named(server, home, config)
+    if service is not None:
+        with service:
+            yield service
+    else:
+        with opened(home, config) as kb:
+            yield kb
+
+
+def upload(
+    service: Client,
+    root: Path,
+    *,
+    source: str | None,
+    category: str | None,
+    category_from_folder: bool,
+    kb_scope: str | None,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    should_stop: Callable[[], bool],
+) -> IngestReport:
+    """Send a file or the files below a folder to a service, one after the other.
+
+    What the service refuses of a file is in its result; raises ServiceError for what concerns all
+    of them, and InvalidInput for the path or a pattern. The service does not tell how many chunks
+    it had to embed, so the report counts those that were written.
+    """
+    started = time.monotonic()
+    folder = root if root.is_dir() else root.parent
+    name = source if source is not None else folder.resolve().name or "documents"
+    results: list[FileResult] = []
+    stopped = False
+    for found in Composition.find_files(root, include, exclude):
+        if should_stop():
+            stopped = True
+            break
+        if isinstance(found, FileResult):
+            results.append(found)
+            continue
+        path = found.relative_to(folder)
+        first = path.parts[0] if category_from_folder and len(path.parts) > 1 else None
+        results.append(
+            _sent(
+                service,
+                found,
+                doc_id=f"{name}/{path.as_posix()}",
+                source=name,
+                category=category if category is not None else first,
+                kb_scope=kb_scope,
+            )
+        )
+    written = sum(r.chunks for r in results if r.outcome is FileOutcome.INDEXED)
+    return IngestReport(results, written, written, time.monotonic() - started, interrupted=stopped)
+
+
+def _sent(
+    service: Client,
+    file: Path,
+    *,
+    doc_id: str,
+    source: str,
+    category: str | None,
+    kb_scope: str | None,
+) -> FileResult:
+    from knowport.client import RequestRefused  # noqa: PLC0415
+
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        detail = f"The file cannot be read: {error.strerror}."
+        return FileResult(str(file), FileOutcome.FAILED, reason="unreadable", detail=detail)
+    try:
+        stored = service.put_file(
+            data,
+            name=file.name,
+            doc_id=doc_id,
+            source=source,
+            category=category,
+            kb_scope=kb_scope,
+        )
+    except RequestRefused as error:
+        reasons = [item.get("message", "") for item in error.problem.get("errors", [])]
+        reason = reasons[0] if error.code == "load" and reasons else error.code
+        skipped = reason == "unsupported_format"
+        outcome = FileOutcome.SKIPPED if skipped else FileOutcome.FAILED
+        return FileResult(str(file), outcome, doc_id, reason=reason, detail=str(error))
+    return FileResult(str(file), stored.outcome, stored.id, stored.chunks, stored.reason)
+
+
+def refuse_local_options(**given: bool) -> None:
+    """Raises InvalidInput for an option that needs the folder on the service's machine."""
+    for name, set_ in given.items():
+        if set_:
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidInput(
+                f"{option} cannot be used with --server.",
+                field=name,
+                remedy="Run it on the service's machine, as a job: POST /v1/ingest.",
+            )

@@ -1,0 +1,81 @@
+"""What an ingest reads and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from knowport.model.values import Metadata, TextFormat
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFile:
+    """The text of a file, not yet normalised, and where it came from.
+
+    ``kind`` is the format its content has (markdown, text, html, pdf, docx, ...); ``encoding`` is
+    the codec it was decoded with, '' where the format has none; ``title`` is what the format says
+    of itself; ``removed`` counts characters of hidden or undecodable content that were left out;
+    ``file_hash`` is the hex SHA-256 of the bytes.
+    """
+
+    text: str
+    text_format: TextFormat
+    kind: str = "text"
+    encoding: str = "utf-8"
+    title: str = ""
+    removed: int = 0
+    metadata: Metadata = field(default_factory=dict)
+    file_hash: str = ""
+
+
+class FileOutcome(StrEnum):
+    INDEXED = "indexed"
+    UNCHANGED = "unchanged"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What became of one file of an ingest; ``reason`` is a stable code, ``detail`` is prose."""
+
+    path: str
+    outcome: FileOutcome
+    doc_id: str | None = None
+    chunks: int = 0
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """Where an ingest is. Bytes are of the files found; ``path`` is the file at hand."""
+
+    bytes_done: int
+    bytes_total: int
+    files_done: int
+    files_total: int
+    chunks_done: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What an ingest did, file by file.
+
+    ``vanished`` are documents of the source whose files are not in the folder; they stay in the
+    index until they are deleted.
+    """
+
+    files: Sequence[FileResult]
+    chunks_written: int
+    chunks_embedded: int
+    seconds: float
+    interrupted: bool = False
+    vanished: Sequence[str] = ()
+
+    def count(self, outcome: FileOutcome) -> int:
+        """Number of files with that outcome."""
+        return sum(f.outcome is outcome for f in self.files)

@@ -1,0 +1,132 @@
+"""Commands that ask a running service, and what they say when they find its index in use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from http_service import FILES, Running, running
+from knowport.entrypoints.remote import service_named
+from knowport.entrypoints.running import announced, running_service
+from support import knowport, make_folder
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    home = tmp_path_factory.mktemp("cli") / "home"
+    with running(home) as one, announced(home, one.url):
+        yield one
+
+
+@pytest.fixture
+def command(served: Running):
+    """Runs a command that is told the service."""
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        home = served.kb.settings.home
+        return knowport(*arguments, f"--server={served.url}", home=home, hash_embedder=True)
+
+    return run
+
+
+def test_a_command_that_finds_the_index_in_use_names_the_service(served: Running) -> None:
+    done = knowport("lookup", "x", home=served.kb.settings.home, hash_embedder=True)
+
+    assert done.returncode == 5
+    assert done.stderr.splitlines()[-1] == (
+        f"A service runs over it: ask it, with --server {served.url}."
+    )
+
+
+def test_lookup_explain_and_trace_ask_the_service(command) -> None:
+    found = json.loads(command("lookup", "ERROR 1205 (HY000)", "--json").stdout)
+    shown = command("lookup", "ERROR 1205 (HY000)")
+    nothing = command("lookup", "ERROR 1205", "--category=none", "--json")
+    why = command("explain", "ERROR 1205", "-d", "kb/gone.md", "--json")
+    trace = command("trace", found["lookup_id"])
+
+    assert found["evidence"][0]["document_id"] == "kb/mysql/lock-wait.md#chunk-0"
+    assert "kb/mysql/lock-wait.md#chunk-0" in shown.stdout
+    assert nothing.returncode == 1
+    assert json.loads(why.stdout)["document"]["reason"] == "not_in_index"
+    assert json.loads(trace.stdout)["lookup_id"] == found["lookup_id"]
+
+
+def test_documents_and_status_ask_the_service(command) -> None:
+    listed = command("documents", "list", "--json")
+    shown = command("documents", "show", "kb/notes.txt")
+    none = command("documents", "show", "kb/none")
+    status = command("status", "--json")
+
+    assert [row["doc_id"] for row in json.loads(listed.stdout)] == sorted(
+        f"kb/{name}" for name in FILES
+    )
+    assert "HP-950XL" in shown.stdout
+    assert none.returncode == 9
+    assert json.loads(status.stdout)["documents"] == len(FILES)
+    assert "documents   3" in command("status").stdout
+
+
+def test_files_are_sent_to_the_service(command, tmp_path: Path) -> None:
+    files = {"a.md": "# A\n\nZebra.", "b.bin": b"\0\1\2", "c.md": "", "in/d.txt": "Delta."}
+    folder = make_folder(tmp_path / "more", files)
+
+    sent = command("ingest", folder, "--json", "--category-from-folder")
+    again = command("ingest", folder / "a.md", "--source=more")
+    shown = json.loads(command("documents", "show", "more/in/d.txt", "--json").stdout)
+    gone = [command("documents", "delete", f"more/{name}") for name in ("a.md", "in/d.txt")]
+    watched = command("ingest", folder, "--watch")
+
+    report = json.loads(sent.stdout)
+    assert {Path(f["path"]).name: (f["outcome"], f["reason"]) for f in report["files"]} == {
+        "a.md": ("indexed", "new"),
+        "b.bin": ("skipped", "unsupported_format"),
+        "c.md": ("failed", "empty"),
+        "d.txt": ("indexed", "new"),
+    }
+    assert sent.returncode == 8
+    assert again.stdout.startswith("0 indexed, 1 unchanged")
+    assert (shown["category"], shown["text"], shown["source"]) == ("in", "Delta.", "more")
+    assert [one.stdout for one in gone] == [
+        "Deleted more/a.md: 1 chunks.\n",
+        "Deleted more/in/d.txt: 1 chunks.\n",
+    ]
+    assert watched.returncode == 2
+    assert "--watch" in watched.stderr
+
+
+def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = knowport("lookup", "x", "--server=http://127.0.0.1:1", home=tmp_path / "home")
+
+    assert done.returncode not in (0, 1, 10)
+    assert "http://127.0.0.1:1" in done.stderr
+
+
+def test_the_environment_names_the_service_unless_a_home_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KNOWPORT_SERVER", "http://a.example")
+
+    assert service_named(None, None, None) is not None
+    assert service_named(None, tmp_path, None) is None
+    assert service_named(None, None, tmp_path / "x.toml") is None
+    monkeypatch.setenv("KNOWPORT_SERVER", "")
+    assert service_named(None, None, None) is None
+    assert service_named("http://b.example", tmp_path, None) is not None
+
+
+@pytest.mark.parametrize(
+    "said", ["", "[]", '{"pid": "1", "url": 2}', '{"pid": 999999999, "url": "u"}']
+)
+def test_what_a_killed_service_left_is_no_service(tmp_path: Path, said: str) -> None:
+    (tmp_path / "server.json").write_text(said)
+
+    assert running_service(tmp_path) is None
+    with announced(tmp_path, "http://x"):
+        assert running_service(tmp_path) == "http://x"
+    assert running_service(tmp_path) is None
+    assert not (tmp_path / "server.json").exists()

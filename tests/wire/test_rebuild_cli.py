@@ -1,0 +1,180 @@
+"""``knowport rebuild`` and ``knowport evidence``: what they print, their JSON and exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knowport import KnowledgeBase
+from knowport.adapters.milvus import MilvusIndex
+from rebuilds import doc_id, text_of
+from support import HashEmbedder, knowport, make_folder, mark
+
+SMALL = {"KNOWPORT_CHUNKING__SIZE": "300"}
+DOCUMENTS = 3
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home of three pages; beside it ``labelled.jsonl``."""
+    folder = tmp_path_factory.mktemp("base")
+    pages = {f"d{n:02}.md": text_of(n) for n in range(DOCUMENTS)}
+    with KnowledgeBase(folder / "home", embedder=HashEmbedder()) as kb:
+        kb.ingest(make_folder(folder / "kb", pages))
+    rows = [
+        {"_id": f"q{n}", "text": mark("first", n, 1, 0), "documents": [f"d{n:02}.md"]}
+        for n in range(DOCUMENTS)
+    ]
+    lines = [json.dumps(row) for row in [*rows, {"_id": "none", "text": "x", "documents": []}]]
+    (folder / "labelled.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def home(base: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(base / "home", tmp_path / "home"))
+
+
+def run(home: Path, *arguments: str | Path, **environment: str) -> tuple[int, str, str]:
+    done = knowport(*arguments, home=home, environment=environment, hash_embedder=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def as_json(home: Path, *arguments: str | Path, code: int = 0, **environment: str) -> Any:
+    found, out, err = run(home, *arguments, "--json", **environment)
+    assert (found, err) == (code, "")
+    return json.loads(out)
+
+
+def error(home: Path, *arguments: str, code: int = 14, **environment: str) -> dict[str, Any]:
+    found, out, err = run(home, *arguments, "--json", **environment)
+    assert (found, out) == (code, "")
+    told = json.loads(err)["error"]
+    assert told["remedy"]
+    return told
+
+
+def states(home: Path) -> list[tuple[str, str]]:
+    rows = as_json(home, "rebuild", "status")["generations"]
+    return [(row["name"], row["state"]) for row in rows]
+
+
+def test_a_whole_rebuild_with_labelled_questions_and_back(base: Path, home: Path) -> None:
+    code, out, err = run(
+        home, "rebuild", "run", "--queries", base / "labelled.jsonl", "--sample", "5"
+    )
+    assert (code, err) == (0, "")
+    built, verified, judged, switched = out.splitlines()
+    new = built.split()[1].rstrip(":")
+    assert built.startswith(f"Generation {new}: 3 documents, 12 chunks written in ")
+    assert built.endswith("vectors: 12 from the cache, 0 made.")
+    assert verified == ("Verified: 3 documents, 12 chunks compared, 5 searched for, 0 findings.")
+    assert judged.startswith("nDCG@10 over 3 labelled queries: 1.000 before, 1.000 now (p = 1); ")
+    assert judged.endswith("1 queries left out.")
+    assert switched.startswith(f"Switched from g1 to {new}; 0 documents caught up, writers waited ")
+
+    code, out, _ = run(home, "rebuild", "status")
+    assert code == 0
+    rows = [line.split()[:3] for line in out.splitlines()[1:3]]
+    assert rows == [["g1", "previous", "3/3"], [new, "active", "3/3"]]
+    code, out, _ = run(home, "rebuild", "rollback")
+    assert (code, out.split(";")[0]) == (0, f"Switched from {new} to g1")
+    assert run(home, "rebuild", "drop", new)[1].startswith("Dropped collection biz_g2_")
+    assert states(home) == [("g1", "active")]
+
+
+def test_step_by_step_as_json(home: Path) -> None:
+    assert error(home, "rebuild", "verify")["code"] == "rebuild"
+    built = as_json(home, "rebuild", "start", **SMALL)
+    assert built["stopped"] is False
+    assert built["hits"] + built["misses"] == built["chunks"] > 12
+    assert built["generation"] in error(home, "rebuild", "start", **SMALL)["message"]
+    refused = error(home, "rebuild", "activate")
+    assert "is not verified" in refused["message"]
+    assert "other settings" in error(home, "rebuild", "run")["message"]
+    verified = as_json(home, "rebuild", "verify", "--sample", "5")
+    assert (verified["passed"], verified["failures"]) == (True, [])
+    assert verified["report"]["chunks"] == built["chunks"]
+    assert states(home) == [("g1", "active"), (built["generation"], "verified")]
+    switched = as_json(home, "rebuild", "activate")
+    assert (switched["previous"], switched["forced"]) == ("g1", False)
+    assert error(home, "rebuild", "abort")["code"] == "rebuild"
+    status = as_json(home, "rebuild", "status")
+    assert status["differs"] == ["chunking.size was 300, is 600"]
+    assert (
+        status["next_step"] == "`knowport rebuild run` builds the index with the settings of now."
+    )
+    assert status["unknown_collections"] == []
+    assert [row["documents_present"] for row in status["generations"]] == [3, 3]
+    assert "is cut otherwise than the settings say" in run(home, "status")[2]
+    again = as_json(home, "rebuild", "start")["generation"]
+    assert states(home)[2] == (again, "built")
+    assert as_json(home, "rebuild", "abort") == {"dropped": again}
+    assert len(states(home)) == 2
+
+
+def test_what_does_not_pass_is_not_switched_to_unless_forced(home: Path) -> None:
+    name = as_json(home, "rebuild", "start")["generation"]
+    with KnowledgeBase(home, embedder=HashEmbedder()) as kb:
+        rows = kb.rebuild.status().generations
+        new: MilvusIndex = kb._parts.generations.index_of(rows[1].generation)
+        new.delete_by_doc_id("kb/d01.md", from_index=2)
+    code, out, err = run(home, "rebuild", "verify", "--sample", "5")
+    assert (code, err) == (14, "")
+    assert out.splitlines()[0].startswith("NOT verified: 3 documents, 12 chunks compared")
+    assert "Against it: 2 times missing, first kb/d01.md#chunk-2: It is not stored." in out
+    code, out, err = run(home, "rebuild", "activate")
+    assert (code, out) == (14, "")
+    assert "2 times missing" in err
+    assert "--force" in err
+    switched = as_json(home, "rebuild", "activate", "--force")
+    assert (switched["generation"], switched["forced"], switched["caught_up"]) == (name, True, 1)
+    assert "activated by force" in run(home, "rebuild", "status")[1]
+    assert run(home, "audit")[0] == 0, "catching up has mended it"
+
+
+def test_an_empty_home_and_bad_arguments(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert "ingest" in error(home, "rebuild", "run")["remedy"]
+    assert "roll back" in error(home, "rebuild", "rollback")["message"]
+    assert as_json(home, "rebuild", "status") == {
+        "generations": [],
+        "differs": [],
+        "unknown_collections": [],
+        "next_step": "There is no index yet: `knowport ingest PATH` makes one.",
+    }
+    assert error(home, "rebuild", "run", "--queries", "nowhere.jsonl", code=2)
+    assert run(home, "rebuild", "run", "--sample", "0")[0] == 2
+
+
+def test_a_lost_index_is_built_again(home: Path) -> None:
+    with KnowledgeBase(home, embedder=HashEmbedder()) as kb:
+        assert kb._parts.index is not None
+        kb._parts.index.drop()
+    told = error(home, "lookup", mark("first", 1, 0, 0), code=4)
+    assert "knowport rebuild run" in told["remedy"]
+    assert "is gone" in as_json(home, "rebuild", "status")["next_step"]
+    assert as_json(home, "rebuild", "run")["build"]["misses"] == 0
+    found = as_json(home, "lookup", mark("first", 1, 0, 0))
+    assert found["evidence"][0]["document_id"] == "kb/d01.md#chunk-0"
+
+
+def test_where_old_evidence_is_now(home: Path) -> None:
+    key = "kb/d01.md#chunk-1"
+    assert run(home, "evidence", key)[:2] == (0, "current: still stands for the same text\n")
+    new = as_json(home, "rebuild", "run", **SMALL)["build"]["generation"]
+    code, out, _ = run(home, "evidence", key)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("split: the text is spread over kb/d01.md#chunk-")
+    assert [line.split(" in ")[1].split(":")[0] for line in lines[2:]] == ["g1", new]
+    found = as_json(home, "evidence", key, "--generation", new, **SMALL)
+    assert (found["state"], found["to"]) == ("current", [key])
+    assert run(home, "evidence", "kb/never.md#chunk-0")[0] == 1
+    assert error(home, "evidence", "kb/d01.md", code=2)["code"] == "invalid_input"
+    run(home, "documents", "delete", doc_id(1))
+    assert run(home, "evidence", key)[:2] == (1, "deleted: its document was deleted\n")
