@@ -23,7 +23,6 @@ With ``die_after`` the process kills itself as by SIGKILL when that call of an a
 from __future__ import annotations
 
 import contextlib
-import contextlib
 import json
 import os
 import signal
@@ -44,7 +43,6 @@ import knowport.entrypoints.mcp.command  # a command imports it when it is run
 from knowport import KnowledgeBase
 from knowport.bootstrap import composition
 from knowport.entrypoints import cli
-from knowport.errors import UnknownDocument
 from knowport.errors import RebuildError, UnknownDocument
 from knowport.model import Matrix
 from knowport.pipelines import rebuild_fill

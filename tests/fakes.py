@@ -32,7 +32,10 @@ SCALE = Thresholds(low=0.5, medium=0.7, high=0.9)
 
 @dataclass(frozen=True)
 class Row:
-    """A chunk of the fake index; BM25 0 is not found by words."""
+    """A chunk of the fake index; BM25 0 is not found by words.
+
+    ``row_id`` is for a row that is not written by Knowport, whose id is not its evidence key.
+    """
 
     doc_id: str
     number: int = 0
@@ -43,10 +46,11 @@ class Row:
     kb_scope: str = "default"
     title: str = ""
     breadcrumb: str = ""
+    row_id: str = ""
 
     @property
     def id(self) -> str:
-        return f"{self.doc_id}#chunk-{self.number}"
+        return self.row_id or f"{self.doc_id}#chunk-{self.number}"
 
 
 @dataclass

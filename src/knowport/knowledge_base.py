@@ -39,7 +39,7 @@ from knowport.model import (
     Status,
 )
 from knowport.pipelines.explain import Explanation, explain
-from knowport.pipelines.lookup import lookup
+from knowport.pipelines.lookup import LookupPorts, lookup
 from knowport.pipelines.passages import read_chunk
 from knowport.pipelines.replace import known_document, unknown_document
 from knowport.pipelines.trace import trace_of
@@ -131,22 +131,27 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
 
         ``document_id``, an evidence key or a document id, asks why that is or is not in it.
         """
-        result = self._lookup(query, category, kb_scope, mode)
-        ports = self._parts.lookup_ports(result.plan.kb_scope)
-        options = self._parts.lookup_options()
-        return explain(result, document_id, ports, options)
+        scope = kb_scope or self.settings.retrieval.kb_scope
+        ports = self._parts.lookup_ports(scope)  # the generation may be switched in between
+        result = self._lookup(query, category, scope, mode, ports)
+        return explain(result, document_id, ports, self._parts.lookup_options())
 
     def trace(self, lookup_id: str) -> Metadata | None:
         """The stored trace of a lookup, or None if there is none (any more)."""
         return self._parts.ledger.trace(lookup_id)
 
     def _lookup(
-        self, query: str, category: str | None, kb_scope: str | None, mode: SearchMode | None
+        self,
+        query: str,
+        category: str | None,
+        kb_scope: str | None,
+        mode: SearchMode | None,
+        ports: LookupPorts | None = None,
     ) -> LookupResult:
         scope = kb_scope or self.settings.retrieval.kb_scope
         return lookup(
             query,
-            self._parts.lookup_ports(scope),
+            ports or self._parts.lookup_ports(scope),
             self._parts.lookup_options(),
             kb_scope=scope,
             category=category,

@@ -18,7 +18,7 @@ from pymilvus.client import grpc_handler
 
 from knowport import KnowledgeBase
 from knowport.errors import IndexInUse
-from knowport.pipelines.rebuild import UNDER_WAY
+from knowport.pipelines.rebuild_states import UNDER_WAY
 from knowport.settings import load_settings
 from rebuilds import Hasty, assert_clean, doc_id, states, text_of
 from support import HashEmbedder, driver, make_folder, mark

@@ -178,6 +178,94 @@ def test_the_reason(document_id, reason, ranks, says) -> None:
     assert says in found.message
 
 
+# One for each reason that a document can have for not being in the answer.
+BIG = "lock wait " * 40
+EVERY_REASON = [
+    Row("best", 0, content=BIG, cosine=0.99, bm25=30),
+    Row("best", 1, content=BIG, cosine=0.98, bm25=29),
+    Row("best", 2, content="lock wait", cosine=0.97, bm25=28),
+    Row("best", 0, content=BIG, cosine=0.96, bm25=27, row_id="copy-of-best"),
+    Row("weak", 0, content="lock wait", cosine=0.1, bm25=26),
+    Row("wide", 0, content=BIG, cosine=0.95, bm25=25),
+    Row("next", 0, content="lock wait", cosine=0.94, bm25=24),
+    *(Row(f"x{n}", content="none", cosine=0.3 - n / 100) for n in range(4)),
+    Row("far", 0, content="lock", cosine=0.05, bm25=1),
+    Row("redis", 0, content="lock wait", cosine=0.99, bm25=31, category="redis"),
+    Row("secret", 0, content="lock wait", cosine=0.99, bm25=32, kb_scope="private"),
+]
+EVERY_REASON = [replace(row, category=row.category or "mysql") for row in EVERY_REASON]
+TIGHT = LookupOptions(
+    search=SearchOptions(retrieve_k=7), return_n=3, max_chunks_per_document=2, max_chars=900
+)
+
+
+@pytest.mark.parametrize("ranker", ["adaptive", "rrf"])
+@pytest.mark.parametrize(
+    ("document_id", "reason", "ranks"),
+    [
+        ("best#chunk-0", "kept", (1, 1)),
+        ("gone#chunk-0", "not_in_index", (None, None)),
+        ("best#chunk-3", "not_in_index", (None, None)),
+        ("secret#chunk-0", "wrong_scope", (None, None)),
+        ("redis#chunk-0", "filtered_out", (None, None)),
+        ("far#chunk-0", "beyond_retrieve_k", (12, 8)),
+        ("copy-of-best", "duplicate", (4, 4)),
+        ("best#chunk-2", "over_cap", (3, 3)),
+        ("weak#chunk-0", "below_threshold", (None, 5)),
+        ("wide#chunk-0", "out_of_budget", (5, 6)),
+        ("next#chunk-0", "beyond_return_n", (6, 7)),
+    ],
+)
+def test_each_reason_has_its_document(ranker, document_id, reason, ranks) -> None:
+    options = replace(TIGHT, search=replace(TIGHT.search, ranker=ranker))
+    asked = Asked(rows=EVERY_REASON, options=options, category="mysql")
+
+    found = asked.where(document_id)
+
+    assert (found.reason, found.dense_rank, found.sparse_rank) == (reason, *ranks)
+
+
+def test_a_row_that_holds_the_evidence_of_a_better_one_is_its_duplicate() -> None:
+    asked = Asked(rows=EVERY_REASON, options=TIGHT, category="mysql")
+
+    assert asked.where("copy-of-best").message == (
+        "best#chunk-0, rank 4: It is the same evidence as the row best#chunk-0, which was found at "
+        "rank 1 and has the fate: kept."
+    )
+    assert asked.where("best#chunk-0").reason == "kept", "the evidence itself is in the answer"
+    assert asked.where("best").reason == "kept"
+
+
+def test_a_duplicate_of_what_is_not_in_the_answer_says_so() -> None:
+    rows = [
+        Row("a", 0, content="lock wait", cosine=0.3, bm25=9),
+        Row("a", 0, content="lock wait", cosine=0.2, bm25=8, row_id="again"),
+    ]
+
+    found = Asked(rows=rows).where("again")
+
+    assert (found.reason, found.dense_rank) == ("duplicate", 2)
+    assert found.message.endswith("has the fate: below_threshold.")
+
+
+@pytest.mark.parametrize("document_id", ["vector:77", "77"])
+def test_a_row_without_a_document_is_asked_for_by_its_evidence_key_or_its_id(document_id) -> None:
+    rows = [Row("", 0, content="lock wait", cosine=0.95, bm25=9, row_id="77")]
+
+    assert Asked(rows=rows).where(document_id).reason == "kept"
+
+
+def test_in_parallel_a_row_with_two_evidence_of_one_key_is_merged_as_well() -> None:
+    asked = Asked(
+        "MySQL lock wait", rows=EVERY_REASON, options=replace(TIGHT, parallel=True, max_chars=9_000)
+    )
+
+    kept = [row for row in asked.explain().candidates if row["fate"] == "kept"]
+
+    assert len({row["document_id"] for row in kept}) == len(kept) == 3
+    assert asked.where("copy-of-best").reason == "duplicate"
+
+
 def test_of_a_document_the_chunk_that_got_furthest_speaks() -> None:
     rows = [
         Row("a", 0, content="lock wait", cosine=0.2, bm25=9),

@@ -255,7 +255,7 @@ def test_two_rebuilds_at_once(kb: KnowledgeBase, base: Base) -> None:
 
 def test_a_rebuild_that_another_host_aborts(kb: KnowledgeBase, base: Base) -> None:
     """Another home, so another lock, but the same ledger."""
-    from knowport.pipelines.rebuild import drop
+    from knowport.pipelines.rebuild_states import drop
 
     dropped: list[str] = []
 

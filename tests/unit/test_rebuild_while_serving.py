@@ -76,7 +76,9 @@ class Traffic:
     def _look_up(self, kb: KnowledgeBase, seed: int) -> None:
         draw = random.Random(seed)
         pause = 2 * len(self.bases) / A_SECOND
-        while not self._stop.wait(draw.uniform(0, 2 * pause) * 0.9):
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            due += pause
             number, part = draw.randrange(DOCUMENTS), draw.randrange(4)
             start = time.monotonic()
             try:
@@ -118,8 +120,7 @@ def test_twenty_lookups_a_second_through_rebuild_switch_and_rollback(serving: Ba
             time.sleep(1.5)
         seconds = time.monotonic() - traffic._started
         assert traffic.errors == []
-        print(len(traffic.answers), seconds, traffic.slowest)
-        assert len(traffic.answers) / seconds > 0.6 * A_SECOND
+        assert len(traffic.answers) / seconds > 0.9 * A_SECOND
         for number, part, answer in traffic.answers:
             first = answer.evidence[0]
             assert first.document_id.startswith(f"{doc_id(number)}#chunk-"), "an answer that is not"
@@ -184,7 +185,6 @@ def test_two_hundred_ingests_and_deletes_during_a_rebuild(serving: Base) -> None
         writes.step = "after"
         for thread in threads:
             thread.join(60)
-        print(writes.steps, run)
         assert writes.errors == []
         assert sum(writes.steps.values()) == 200
         assert writes.steps["build"] >= 150, writes.steps

@@ -215,7 +215,7 @@ def test_one_lookup_one_trace_and_explain_leaves_none(open_) -> None:
     explained = opened.kb.explain(ASKED, document_id="kb/page.md")
     second = opened.kb.lookup("nothing of the kind")
 
-    assert explained.whereabouts.reason == "not_in_index"  # the real ledger knows no page
+    assert explained.whereabouts.reason == "kept"
     assert opened.stored() == [first.lookup_id, second.lookup_id]
     assert opened.kb.trace(explained.result.lookup_id) is None
 

@@ -61,6 +61,9 @@ EVIDENCE_KEYS = [
 ]
 
 
+NONE = dict.fromkeys(("indexed", "unchanged", "skipped", "failed", "deleted"), 0)
+
+
 class Base:
     """A folder of documents, the home it was ingested into, and what the ingest printed."""
 
@@ -70,7 +73,8 @@ class Base:
         self.first = knowport_from_scratch("ingest", self.files, "--json", home=self.home)
 
     def ingest(self, *more: str) -> subprocess.CompletedProcess[str]:
-        return knowport("ingest", self.files, *more, home=self.home)
+        # A copy stands in another folder than the one that the source came from.
+        return knowport("ingest", self.files, "--source", "kb", *more, home=self.home)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +105,7 @@ def test_the_first_ingest_takes_every_file(base: Base) -> None:
     assert base.first.returncode == 0
     assert base.first.stderr == ""
     report = only_json(base.first)
-    assert report["counts"] == {"indexed": 5, "unchanged": 0, "skipped": 0, "failed": 0}
+    assert report["counts"] == {**NONE, "indexed": 5}
     assert report["chunks_written"] == report["chunks_embedded"] == 17
     assert report["interrupted"] is False
     assert {f["doc_id"] for f in report["files"]} == {f"kb/{name}" for name in FILES}
@@ -110,7 +114,7 @@ def test_the_first_ingest_takes_every_file(base: Base) -> None:
 def test_again_nothing_is_embedded_and_progress_goes_to_standard_error(base: Base) -> None:
     done = base.ingest()
     assert done.returncode == 0
-    assert done.stdout.startswith("0 indexed, 5 unchanged, 0 skipped, 0 failed. ")
+    assert done.stdout.startswith("0 indexed, 5 unchanged, 0 skipped, 0 failed, 0 deleted. ")
     assert "0 chunks written, 0 embedded" in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert "100 %" in done.stderr
@@ -120,7 +124,7 @@ def test_again_nothing_is_embedded_and_progress_goes_to_standard_error(base: Bas
 def test_a_changed_file_alone_is_indexed_again(copy: Base) -> None:
     (copy.files / "notes.txt").write_text("The badge printer now uses cartridge HP-963XL.\n")
     report = only_json(copy.ingest("--json"))
-    assert report["counts"] == {"indexed": 1, "unchanged": 4, "skipped": 0, "failed": 0}
+    assert report["counts"] == {**NONE, "indexed": 1, "unchanged": 4}
     assert report["chunks_embedded"] == 1
     assert [f["doc_id"] for f in report["files"] if f["outcome"] == "indexed"] == ["kb/notes.txt"]
 
@@ -143,11 +147,12 @@ def test_a_shorter_version_leaves_no_tail(tmp_path: Path) -> None:
 
 
 def test_files_that_fail_are_told_and_the_rest_is_taken(tmp_path: Path) -> None:
-    files = {"a-good.md": "# Good\n\nfine\n", "b-bad.md": b"\x00\x01\x02" * 50, "c.png": b"\x89PNG"}
+    files = {"a-good.md": "# Good\n\nfine\n", "b-bad.md": b"\x00\x01\x02" * 50, "c.png": b"\x89PNG\r\n\x1a\n"}
     folder = make_folder(tmp_path / "kb", files)
     done = knowport("ingest", folder, home=tmp_path / "home")
     assert done.returncode == 8
-    assert done.stdout.splitlines()[-1].startswith("1 indexed, 0 unchanged, 1 skipped, 1 failed. ")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("1 indexed, 0 unchanged, 1 skipped, 1 failed, 0 deleted. ")
     failed = next(line for line in done.stdout.splitlines() if line.startswith("failed"))
     assert str(folder / "b-bad.md") in failed
     assert "not_text" in failed

@@ -294,6 +294,16 @@ def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
         assert one.client.get("/healthz").status_code == 200
 
 
+def test_a_reply_does_not_wait_for_the_head_of_it_to_be_acknowledged(served: Running) -> None:
+    spent = []
+    for _ in range(30):
+        started = time.perf_counter()
+        served.client.get("/healthz")
+        spent.append(time.perf_counter() - started)
+
+    assert sorted(spent)[15] < 0.03
+
+
 # -- queues and time --------------------------------------------------------------------------
 
 

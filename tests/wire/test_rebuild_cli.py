@@ -175,6 +175,6 @@ def test_where_old_evidence_is_now(home: Path) -> None:
     found = as_json(home, "evidence", key, "--generation", new, **SMALL)
     assert (found["state"], found["to"]) == ("current", [key])
     assert run(home, "evidence", "kb/never.md#chunk-0")[0] == 1
-    assert error(home, "evidence", "kb/d01.md", code=2)["code"] == "invalid_input"
+    assert error(home, "evidence", "kb/d01.md", code=2, **SMALL)["code"] == "invalid_input"
     run(home, "documents", "delete", doc_id(1))
     assert run(home, "evidence", key)[:2] == (1, "deleted: its document was deleted\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from knowport.adapters.embedding.checked import CheckedEmbedder
 from knowport.adapters.ledger import SqlLedger
@@ -19,28 +18,27 @@ from knowport.adapters.loading import (
     ticks,
 )
 from knowport.adapters.milvus import Engine, MilvusIndex
+from knowport.bootstrap.calibrated import (
+    calibrated,
+    fingerprint_of,
+    notices_of,
+    thresholds_of,
+    warnings_of,
+)
 from knowport.bootstrap.embedders import configured_embedder, reach_of
 from knowport.bootstrap.generations import Generations
 from knowport.bootstrap.rebuilding import follow_alias, rebuild_ports
 from knowport.bootstrap.serving import Pointer, Serving
-from knowport.core.calibration import (
-    FILE_NAME,
-    Calibration,
-    Expired,
-    Fingerprint,
-    fingerprint,
-    load_calibration,
-)
+from knowport.core.calibration import Fingerprint
 from knowport.core.chunking import ChunkingOptions
 from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
 from knowport.core.mismatch import REBUILD
-from knowport.core.relevance import Thresholds, default_thresholds
 from knowport.errors import EngineError, IndexMismatch, LedgerError
-from knowport.model import Generation, LookupResult, Notice
+from knowport.model import Generation, LookupResult
 from knowport.pipelines.ingest_ports import IngestPorts, ReadPorts
 from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
-from knowport.pipelines.rebuild import finish_drops
 from knowport.pipelines.rebuild_ports import Lookup, RebuildPorts
+from knowport.pipelines.rebuild_states import finish_drops
 from knowport.pipelines.recovery import recover
 from knowport.pipelines.search import SearchOptions
 from knowport.ports import Embedder
@@ -93,7 +91,7 @@ class Composition:
             raise
 
     def _open(self, generation: Generation) -> Serving:
-        return self._calibrated(self.generations.open_active(generation))
+        return calibrated(self.generations.open_active(generation), self.ledger, self.settings)
 
     def _start(self) -> None:
         """Open what is active and finish what an interruption left."""
@@ -150,50 +148,16 @@ class Composition:
 
     def fingerprint(self) -> Fingerprint:
         """What calibrated thresholds of the configured scope depend on, as it stands now."""
-        return self._fingerprint(self.serving)
-
-    def _fingerprint(self, serving: Serving) -> Fingerprint:
-        documents = self.ledger.documents(kb_scope=self.settings.retrieval.kb_scope)
-        return fingerprint(
-            serving.embedder.identity,
-            serving.generation.analyzer if serving.generation else {},
-            serving.chunking,
-            ((info.doc_id, info.content_hash) for info in documents),
-        )
+        return fingerprint_of(self.serving, self.ledger, self.settings)
 
     def refresh_calibration(self) -> None:
         """Read the stored calibration anew and see whether it still fits."""
-        self._pointer.change(self._calibrated)
-
-    def _calibrated(self, serving: Serving) -> Serving:
-        path = self.settings.home / FILE_NAME
-        if not path.is_file():
-            return replace(serving, calibration=None)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            return replace(serving, calibration=Expired(f"the file cannot be read ({error})"))
-        return replace(serving, calibration=load_calibration(text, self._fingerprint(serving)))
+        self._pointer.change(lambda held: calibrated(held, self.ledger, self.settings))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What whoever runs this knowledge base should know."""
-        serving = self.serving
-        said = [notice.message for notice in _notices(serving)]
-        if serving.recut:
-            said.append(
-                f"The index is cut otherwise than the settings say ({', '.join(serving.recut)}). "
-                f"What is ingested is cut as the index is; {REBUILD} applies the settings."
-            )
-        return (*said, *self._of_start)
-
-    def _thresholds(self, serving: Serving, kb_scope: str) -> Thresholds:
-        calibration = serving.calibration
-        if isinstance(calibration, Calibration) and calibration.kb_scope == kb_scope:
-            return calibration.thresholds
-        return default_thresholds(
-            serving.embedder.identity, self.settings.retrieval.normalization.reference_threshold
-        )
+        return (*warnings_of(self.serving), *self._of_start)
 
     # -- what pipelines get -----------------------------------------------------------------
 
@@ -207,9 +171,11 @@ class Composition:
             ledger=self.ledger,
             index=serving.index,
             generation=serving.name,
-            thresholds=self._thresholds(serving, kb_scope or self.settings.retrieval.kb_scope),
+            thresholds=thresholds_of(
+                serving, self.settings, kb_scope or self.settings.retrieval.kb_scope
+            ),
             catalogue=self.catalogue,
-            notices=_notices(serving),
+            notices=notices_of(serving),
         )
 
     def lookup_options(self) -> LookupOptions:
@@ -278,7 +244,8 @@ class Composition:
 
     def _lookup_in(self, generation: Generation) -> Lookup:
         """Lookups in one generation, whichever is active."""
-        ports = self._lookup_ports(self._calibrated(self.generations.open(generation)), None)
+        serving = calibrated(self.generations.open(generation), self.ledger, self.settings)
+        ports = self._lookup_ports(serving, None)
         options, retrieval = self.lookup_options(), self.settings.retrieval
 
         def look_up(query: str) -> LookupResult:
@@ -287,27 +254,6 @@ class Composition:
             )
 
         return look_up
-
-
-def _notices(serving: Serving) -> tuple[Notice, ...]:
-    said = list(serving.behind)
-    if serving.differs:
-        said.append(
-            Notice(
-                "index_differs",
-                f"The index was built with other settings: {'; '.join(serving.differs)}. It "
-                f"answers as it is and takes no writes; {REBUILD} builds it anew.",
-            )
-        )
-    if isinstance(serving.calibration, Expired):
-        said.append(
-            Notice(
-                "calibration_expired",
-                f"The calibration is not used, because {serving.calibration.reason}: relevance "
-                "levels are the default ones. Run `knowport calibrate` again.",
-            )
-        )
-    return tuple(said)
 
 
 def _catalogue(texts: Mapping[str, str]) -> Catalogue:

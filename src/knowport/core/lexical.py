@@ -43,10 +43,11 @@ def lexical_evidence(terms: Sequence[Term], hits: Iterable[SearchHit]) -> Lexica
     headings = [f"{hit.title}\n{hit.breadcrumb}\n" for hit in unique.values()]
     texts = [heading + hit.content for heading, hit in zip(headings, unique.values(), strict=True)]
     found = places(terms, texts)
+    ends = list(map(len, headings))
     in_headings = [0] * len(texts)
     for row in found:
-        for number, (place, heading) in enumerate(zip(row, headings, strict=True)):
-            in_headings[number] += 0 <= place < len(heading)
+        counted = zip(in_headings, row, ends, strict=True)
+        in_headings = [count + (0 <= place < end) for count, place, end in counted]
     return LexicalEvidence(
         dict(zip(unique, coverage(terms, found, len(texts)), strict=True)),
         dict(zip(unique, in_headings, strict=True)),

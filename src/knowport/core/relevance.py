@@ -42,6 +42,11 @@ class Thresholds:
     needs_words: bool = False
     calibrated: bool = False
 
+    @property
+    def heed_language(self) -> bool:
+        """Whether it matters that a chunk is in another language than the query."""
+        return self.needs_words or self.language_offset != 0
+
 
 # Cosines of multilingual-e5 are squeezed into about 0.7..1. Measured with the bundled model over
 # the example base and public question sets: right answers in the query's language score 0.85 to

@@ -24,7 +24,7 @@ from knowport.entrypoints.options import (
 )
 from knowport.errors import RebuildError
 from knowport.knowledge_base import KnowledgeBase
-from knowport.pipelines.rebuild_ports import Judge, SwitchReport
+from knowport.pipelines.rebuild_ports import Judge, OnProgress, RebuildProgress, SwitchReport
 from knowport.pipelines.rebuild_verify import SAMPLE
 from knowport.settings import load_settings
 
@@ -58,15 +58,19 @@ def _opened(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
         yield kb
 
 
-def _judge(kb: KnowledgeBase, queries: Path | None) -> Judge | None:
+def _judge(kb: KnowledgeBase, queries: Path | None, on_progress: OnProgress) -> Judge | None:
     if queries is None:
         return None
     # What measures is not loaded by those who do not measure.
     from knowport.evaluation.labelled import read_labelled  # noqa: PLC0415
     from knowport.evaluation.rebuild_judge import judge_by  # noqa: PLC0415
 
-    labelled = read_labelled(queries)
-    return judge_by(labelled, [info.doc_id for info in kb.documents()], seed=SEED)
+    return judge_by(
+        read_labelled(queries),
+        [info.doc_id for info in kb.documents()],
+        seed=SEED,
+        on_query=lambda done, total: on_progress(RebuildProgress("judge", done, total)),
+    )
 
 
 @rebuild_app.command()
@@ -89,7 +93,7 @@ def run(
     stop = StopOnInterrupt()
     with _opened(home, config) as kb, stop, output.rebuild_progress(quiet=as_json) as on_progress:
         report = kb.rebuild.run(
-            judge=_judge(kb, queries),
+            judge=_judge(kb, queries, on_progress),
             force=force,
             sample=sample,
             on_progress=on_progress,
@@ -136,7 +140,7 @@ def verify(
     """
     with _opened(home, config) as kb, output.rebuild_progress(quiet=as_json) as on_progress:
         report = kb.rebuild.verify(
-            judge=_judge(kb, queries), sample=sample, on_progress=on_progress
+            judge=_judge(kb, queries, on_progress), sample=sample, on_progress=on_progress
         )
     _print(output.verify_json(report), output.verify_text(report), as_json=as_json)
     if not report.passed:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from knowport.core.identity import parse_evidence_key
+from knowport.core.identity import evidence_key, parse_evidence_key
 from knowport.errors import EmbeddingError, EngineError, InvalidInput
 from knowport.model import (
     AttemptName,
@@ -26,7 +26,7 @@ from knowport.model import (
     SearchRequest,
 )
 from knowport.pipelines.lookup import LookupOptions, LookupPorts
-from knowport.pipelines.trace import fates
+from knowport.pipelines.trace import fated, fates
 from knowport.ports import Embedder, KnowledgeSearchPort
 
 MAX_WIDTH = 16_384  # the widest search that a Milvus server allows
@@ -37,11 +37,13 @@ _TOLERANCE = 1e-9
 class Whereabouts:
     """Where a chunk or document ended up; ``reason`` is a stable code.
 
-    ``kept``; a drop reason (``over_cap``, ``below_threshold``, ``beyond_return_n``,
-    ``out_of_budget``); or ``not_in_index``, ``wrong_scope``, ``filtered_out``,
-    ``beyond_retrieve_k``. Never ``duplicate``: a chunk that was found twice has the fate of its
-    better-ranked finding. ``dense_rank`` and ``sparse_rank`` are the best ranks in the legs without
-    the width limit, None where a leg does not find it or failed.
+    ``kept``; a drop reason (``duplicate``, ``over_cap``, ``below_threshold``,
+    ``beyond_return_n``, ``out_of_budget``); or ``not_in_index``, ``wrong_scope``,
+    ``filtered_out``, ``beyond_retrieve_k``. Evidence that was found twice has the fate of its
+    better-ranked finding; ``duplicate`` is the answer for a row of the index under an id of its own
+    that holds the evidence of a better-ranked row. ``dense_rank`` and ``sparse_rank`` are the best
+    ranks in the legs, without the width limit where it kept the document out; None where a leg does
+    not find it or failed.
     """
 
     document_id: str
@@ -84,8 +86,14 @@ def explain(
 def whereabouts(
     document_id: str, result: LookupResult, ports: LookupPorts, options: LookupOptions
 ) -> Whereabouts:
-    """Where ``document_id``, an evidence key or a document id, ended up in a lookup."""
-    doc_id, chunk = _parsed(document_id)
+    """Where ``document_id`` ended up in a lookup: an evidence key, a document id, or the id of a
+    row in the index."""
+    name = unicodedata.normalize("NFC", document_id)
+    fated_all = fated(result)
+    seen = [pair for pair in fated_all if _is(name, pair[0].key, pair[0].hit)]
+    if seen:
+        return _seen(document_id, seen, fated_all)
+    doc_id, chunk = _parsed(name)
     info = ports.ledger.document(doc_id)
     if info is None or (chunk is not None and chunk >= info.chunk_count):
         return Whereabouts(document_id, "not_in_index", _not_in_index(doc_id, chunk, info))
@@ -95,9 +103,6 @@ def whereabouts(
             "wrong_scope",
             f"It stands in scope '{info.kb_scope}'; the lookup was in '{result.plan.kb_scope}'.",
         )
-    seen = [fate for fate in fates(result) if _is(fate["document_id"], doc_id, chunk)]
-    if seen:
-        return _seen(document_id, seen)
     category = result.attempts[-1].category if result.attempts else None
     if category is not None and info.category != category:
         return Whereabouts(
@@ -105,7 +110,7 @@ def whereabouts(
             "filtered_out",
             f"Its category is '{info.category}'; the lookup was filtered to '{category}'.",
         )
-    return _too_far(document_id, doc_id, chunk, result, ports, options)
+    return _too_far(document_id, name, result, ports, options)
 
 
 def leg_check(result: LookupResult, *, k: int) -> tuple[str, ...]:
@@ -128,8 +133,7 @@ def leg_check(result: LookupResult, *, k: int) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-def _parsed(document_id: str) -> tuple[str, int | None]:
-    name = unicodedata.normalize("NFC", document_id)
+def _parsed(name: str) -> tuple[str, int | None]:
     try:
         return parse_evidence_key(name)
     except InvalidInput:
@@ -142,36 +146,40 @@ def _not_in_index(doc_id: str, chunk: int | None, info: DocumentInfo | None) -> 
     return f"'{doc_id}' has {info.chunk_count} chunks, numbered from 0; there is no {chunk}."
 
 
-def _is(key: str, doc_id: str, chunk: int | None) -> bool:
-    if chunk is not None:
-        return key == f"{doc_id}#chunk-{chunk}"
-    return key.rpartition("#chunk-")[0] == doc_id
+def _is(name: str, key: str, hit: SearchHit) -> bool:
+    """Whether a hit is what a name asks for: its evidence, its row or a chunk of its document."""
+    return name in (key, hit.id) or (name == hit.doc_id and name != "")
 
 
-def _seen(document_id: str, seen: list[dict[str, Any]]) -> Whereabouts:
+def _seen(
+    document_id: str, seen: list[tuple[Candidate, str]], every: list[tuple[Candidate, str]]
+) -> Whereabouts:
     # Of several chunks of a document the one that got furthest speaks for it.
-    first = next((fate for fate in seen if fate["fate"] == "kept"), seen[0])
+    found, fate = next((pair for pair in seen if pair[1] == "kept"), seen[0])
+    first, its_fate = next(pair for pair in every if pair[0].key == found.key)
+    score = round(found.assessment.score or 0.0, 6)
     messages = {
         "kept": "It is in the answer.",
+        "duplicate": f"It is the same evidence as the row {first.hit.id}, which was found at rank "
+        f"{first.rank} and has the fate: {its_fate}.",
         "over_cap": "Enough better chunks of the same document came before it "
         "(rag.max_chunks_per_document).",
-        "below_threshold": f"Its relevance score {first['score']} is below the threshold.",
+        "below_threshold": f"Its relevance score {score} is below the threshold.",
         "beyond_return_n": "Enough better chunks came before it (rag.return_n).",
         "out_of_budget": "It had no room in the answer (pack.max_chars).",
     }
     return Whereabouts(
         document_id,
-        first["fate"],
-        f"{first['document_id']}, rank {first['rank']}: {messages[first['fate']]}",
-        first["dense_rank"],
-        first["sparse_rank"],
+        fate,
+        f"{found.key}, rank {found.rank}: {messages[fate]}",
+        found.hit.scores.dense_rank,
+        found.hit.scores.sparse_rank,
     )
 
 
 def _too_far(
     document_id: str,
-    doc_id: str,
-    chunk: int | None,
+    name: str,
     result: LookupResult,
     ports: LookupPorts,
     options: LookupOptions,
@@ -185,10 +193,12 @@ def _too_far(
         if found is None:
             shown[leg] = "failed"
             continue
-        keys = (f"{hit.doc_id}#chunk-{hit.chunk_index}" for hit in found)
-        ranks[leg] = next(
-            (rank for rank, key in enumerate(keys, start=1) if _is(key, doc_id, chunk)), None
+        places = (
+            rank
+            for rank, hit in enumerate(found, start=1)
+            if _is(name, evidence_key(hit.doc_id, hit.chunk_index, hit.id, rank), hit)
         )
+        ranks[leg] = next(places, None)
         shown[leg] = str(ranks[leg] or "not found")
     return Whereabouts(
         document_id,

@@ -190,7 +190,9 @@ def _choice(tried: Sequence[_Tried], options: LookupOptions) -> _Choice:
     if len(tried) == 1 or not options.parallel:
         return tried[-1].choice
     lists = [one.choice.candidates for one in tried]
-    order = rrf([list({c.key: None for c in found}) for found in lists], k=options.search.rrf_k)
+    order = rrf(
+        [list(dict.fromkeys(c.key for c in found)) for found in lists], k=options.search.rrf_k
+    )
     rank = {key: position for position, (key, _) in enumerate(order, start=1)}
     # The unfiltered attempt weighs terms by more candidates, so its assessment stands.
     judged = {c.key: c.assessment for found in lists for c in found}

@@ -215,6 +215,7 @@ def _why(document: Document, loaded: LoadedFile, known: DocumentInfo | None) -> 
         reason = "changed"
     if loaded.encoding not in {"", "utf-8"}:
         said.append(f"Read as {loaded.encoding}.")
-    if loaded.removed:
-        said.append(f"{loaded.removed} hidden or unreadable characters were left out.")
+    removed = loaded.removed + len(loaded.text) - len(document.text)
+    if removed:
+        said.append(f"{removed} hidden or unreadable characters were left out.")
     return reason, " ".join(said)

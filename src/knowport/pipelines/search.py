@@ -111,15 +111,14 @@ def _assessed(
     # An identifier belongs to no language.
     words = " ".join(term.text for term in plan.terms if term.kind is not TermKind.IDENTIFIER)
     query_han = relevance.han_share(words)
+    heed_language = thresholds.heed_language
 
     def assess(hit: SearchHit) -> Assessment:
+        differ = heed_language and relevance.languages_differ(
+            query_han, relevance.han_share(hit.content)
+        )
         return relevance.assess(
-            hit.scores.dense,
-            coverages[hit.id],
-            languages_differ=relevance.languages_differ(
-                query_han, relevance.han_share(hit.content)
-            ),
-            thresholds=thresholds,
+            hit.scores.dense, coverages[hit.id], languages_differ=differ, thresholds=thresholds
         )
 
     return Attempt(

@@ -10,8 +10,6 @@ from pymilvus.exceptions import MilvusException
 
 from knowport.adapters.milvus.engine import Engine, translated
 
-_ALIAS_NOT_FOUND = 1600
-
 
 def point_alias(engine: Engine, alias: str, collection: str) -> None:
     """Let an alias name a collection; made if it is not there. Raises EngineError.
@@ -20,23 +18,12 @@ def point_alias(engine: Engine, alias: str, collection: str) -> None:
     """
     if engine.version == "embedded":
         return
+    client, timeout = engine.client, engine.timeout
     with translated(f"alias {alias}"):
-        current = _collection_of(engine, alias)
-        if current is None:
-            engine.client.create_alias(collection, alias, timeout=engine.timeout)
-        elif current != collection:
-            engine.client.alter_alias(collection, alias, timeout=engine.timeout)
-
-
-def _collection_of(engine: Engine, alias: str) -> str | None:
-    """The collection that an alias names, None where there is no such alias."""
-    try:
-        found = engine.client.describe_alias(alias, timeout=engine.timeout)
-    except MilvusException as error:
-        if error.code == _ALIAS_NOT_FOUND or "not found" in str(error.message).lower():
-            return None
-        raise
-    return str(found["collection_name"]) or None
+        try:
+            client.alter_alias(collection, alias, timeout=timeout)
+        except MilvusException:  # there is none yet; each engine says so in its own words
+            client.create_alias(collection, alias, timeout=timeout)
 
 
 def collections(engine: Engine) -> tuple[str, ...]:
