@@ -60,14 +60,7 @@ def main() -> None:
     with TemporaryDirectory(prefix="knowport-bench-") as folder, _served(Path(folder)) as (kb, url):
         single = _single(kb, url, queries, arguments.queries)
         load = {
-            kind: _Asker(url).run(
-                {
-                    "queries": queries,
-                    "fresh": kind == "fresh",
-                    "clients": arguments.clients,
-                    "seconds": arguments.seconds,
-                }
-            )
+            kind: _under_load(url, queries, arguments, fresh=kind == "fresh")
             for kind in ("repeated", "fresh")
         }
     result = {"machine": described, "single": single, "load": load}
@@ -150,11 +143,27 @@ def _figures(times: Sequence[float]) -> dict[str, float]:
     }
 
 
+def _under_load(
+    url: str, queries: Sequence[str], arguments: argparse.Namespace, *, fresh: bool
+) -> dict[str, Any]:
+    """So many clients for so long, and meanwhile another process that asks for health."""
+    clients, watcher = _Asker(url), _Asker(url)
+    seconds = arguments.seconds
+    clients.begin(
+        {"queries": queries, "fresh": fresh, "clients": arguments.clients, "seconds": seconds}
+    )
+    watcher.begin({"health": seconds})
+    result: dict[str, Any] = {**clients.told(), "healthz": watcher.told()}
+    clients.close()
+    watcher.close()
+    return result
+
+
 # -- who asks ---------------------------------------------------------------------------------
 
 
 class _Asker:
-    """The process that asks: one request, or a load."""
+    """A process that asks: one request, many, or for health."""
 
     def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
@@ -166,19 +175,17 @@ class _Asker:
 
     def one(self, query: str) -> float:
         """Milliseconds that one lookup took."""
-        return float(self._told({"query": query}))
+        self.begin({"query": query})
+        return float(self.told())
 
-    def run(self, load: dict[str, Any]) -> dict[str, Any]:
-        """What came of a load."""
-        result: dict[str, Any] = self._told(load)
-        self.close()
-        return result
-
-    def _told(self, what: dict[str, Any]) -> Any:
+    def begin(self, what: dict[str, Any]) -> None:
         assert self._process.stdin
-        assert self._process.stdout
         self._process.stdin.write(json.dumps(what) + "\n")
         self._process.stdin.flush()
+
+    def told(self) -> Any:
+        """What came of it, when it has ended."""
+        assert self._process.stdout
         return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
@@ -189,59 +196,68 @@ class _Asker:
 
 async def _ask(url: str) -> None:
     """Answer each line of standard input with a line."""
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with _client(url) as client:
         for line in sys.stdin:
             asked = json.loads(line)
             if "query" in asked:
-                started = time.perf_counter()
-                reply = await client.post("/v1/lookup", json=asked)
-                taken = (time.perf_counter() - started) * 1000
-                reply.raise_for_status()
-                print(taken, flush=True)
+                print(await _request(client, "POST", "/v1/lookup", asked), flush=True)
+            elif "health" in asked:
+                print(json.dumps(await _health(client, asked["health"])), flush=True)
             else:
                 print(json.dumps(await _load(url, **asked)), flush=True)
+
+
+async def _request(client: httpx.AsyncClient, method: str, path: str, body: Any = None) -> float:
+    """Milliseconds of one request, which must succeed."""
+    started = time.perf_counter()
+    reply = await client.request(method, path, json=body)
+    taken = (time.perf_counter() - started) * 1000
+    reply.raise_for_status()
+    return taken
+
+
+async def _health(client: httpx.AsyncClient, seconds: float) -> dict[str, float]:
+    times, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        times.append(await _request(client, "GET", "/healthz"))
+        await asyncio.sleep(0.05)
+    return _figures(times)
+
+
+def _client(url: str) -> httpx.AsyncClient:
+    """Without certificates, which take longer to load than all that is measured here."""
+    return httpx.AsyncClient(base_url=url, timeout=60, verify=False)
 
 
 async def _load(
     url: str, *, queries: Sequence[str], fresh: bool, clients: int, seconds: float
 ) -> dict[str, Any]:
-    """So many clients for so long; statuses, times, and how health answered meanwhile."""
     numbers = itertools.count()
     times: list[float] = []
-    health: list[float] = []
     outcomes: Counter[str] = Counter()
     end = time.monotonic() + seconds
 
     async def one(number: int) -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        async with _client(url) as client:
             for query in itertools.cycle([*queries[number:], *queries[:number]]):
                 if time.monotonic() > end:
                     return
                 text = f"{query} load {next(numbers)}" if fresh else query
-                started = time.perf_counter()
                 try:
-                    reply = await client.post("/v1/lookup", json={"query": text})
+                    times.append(await _request(client, "POST", "/v1/lookup", {"query": text}))
+                except httpx.HTTPStatusError as error:
+                    outcomes[str(error.response.status_code)] += 1
                 except httpx.HTTPError as error:
                     outcomes[type(error).__name__] += 1
-                    continue
-                times.append((time.perf_counter() - started) * 1000)
-                outcomes[str(reply.status_code)] += 1
-
-    async def watch() -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-            while time.monotonic() < end:
-                started = time.perf_counter()
-                (await client.get("/healthz")).raise_for_status()
-                health.append((time.perf_counter() - started) * 1000)
-                await asyncio.sleep(0.05)
+                else:
+                    outcomes["200"] += 1
 
     started = time.monotonic()
-    await asyncio.gather(watch(), *(one(number) for number in range(clients)))
+    await asyncio.gather(*(one(number) for number in range(clients)))
     return {
         "outcomes": dict(outcomes),
         "per_second": len(times) / (time.monotonic() - started),
         "lookup": _figures(times),
-        "healthz": _figures(health),
     }
 
 

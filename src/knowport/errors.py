@@ -18,7 +18,8 @@
     ├── RebuildError           14   a rebuild step that cannot be done in this state
     └── UnknownDocument         9   no document has that id
 
-The number is the exit code of the command line. 10 stands for an empty index, 1 for a lookup
+The number is the exit code of the command line; 15 is an error of a running service that has none
+of these (``knowport.client``). 10 stands for an empty index, 1 for a lookup
 that found nothing, 130 for an interrupt; these are outcomes, not errors.
 
 Every error says what it is about (``message``) and what to do (``remedy``). ``transient`` tells

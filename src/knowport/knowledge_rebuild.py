@@ -27,7 +27,7 @@ class Rebuilds:
         text is now.
 
         ``generation`` (as the answer named it) and ``at`` (UTC, ISO 8601) say when it was cited;
-        without them it must have stood for the same text all the time to be ``current``. Raises
+        without them the oldest text that it is known to have stood for is meant. Raises
         InvalidInput for what is no evidence key.
         """
         doc_id, _ = parse_evidence_key(key)

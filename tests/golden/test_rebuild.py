@@ -76,7 +76,7 @@ def test_other_chunk_sizes_reuse_every_vector_whose_text_did_not_change(
     assert (run.build.hits, run.build.misses) == (len(narrow & wide), len(narrow - wide))
     assert run.build.hits > run.build.misses > 0
     assert run.verify is not None
-    assert run.verify.report["judge"]["comparison"]["mean_a"] > 0.8
+    assert run.verify.report["judge"]["comparison"]["mean_a"] > 0.6
     assert kb.audit(sample=None).findings == ()
 
 

@@ -102,7 +102,7 @@ def test_what_is_said_to_be_current_is_so_whenever_it_was_cited(
     now = history[-1]
     for number in range(max(len(v.marks) for v in history)):
         status = judge(f"{DOC}#chunk-{number}", list(reversed(history)))
-        if status.state is not EvidenceState.CURRENT:
+        if status.state is not EvidenceState.CURRENT or status.ambiguous:
             continue
         for old in history:
             if number < len(old.marks) and old.content_hash == now.content_hash:

@@ -13,7 +13,7 @@ from knowport.adapters.milvus import Engine, MilvusIndex
 from rebuilds import Base, Hasty
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rebuild_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     opened = Engine.connect(str(tmp_path_factory.mktemp("engine") / "milvus.db"))
     yield opened

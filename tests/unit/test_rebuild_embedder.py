@@ -4,12 +4,15 @@ read-only until a rebuild; nothing is dropped by itself."""
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from knowport import KnowledgeBase
 from knowport.adapters.ledger import SqlLedger
 from knowport.bootstrap import generations
+from knowport.core.chunking import CHUNKER_VERSION
 from knowport.errors import IndexMismatch
 from knowport.model import Generation
 from knowport.settings import load_settings
@@ -107,6 +110,32 @@ def test_an_unfinished_document_of_a_read_only_index_is_whole_in_the_new_one(
         assert kb.status().unfinished == 1
         kb.rebuild.run(sample=3)
         assert_clean(kb)
+
+
+def test_what_an_older_knowport_did_not_record_is_taken_from_the_settings(base: Base) -> None:
+    with base.filled() as kb:
+        ledger = kb._parts.ledger
+        [stored] = ledger.generations()
+        ledger.save_generation(replace(stored, chunking={}, proved_on="another engine"))
+    with base.open(settings={"chunking": {"size": 300}}) as kb:
+        [adopted] = kb._parts.ledger.generations()
+        assert adopted.chunking == {"size": 300, "overlap": 0, "version": CHUNKER_VERSION}
+        assert (adopted.proved_on, adopted.state) == (stored.proved_on, "active")
+        assert kb.warnings == ()
+    with base.open() as kb:
+        assert ["chunking.size was 300, is 600" in warning for warning in kb.warnings] == [True]
+
+
+def test_two_that_make_the_first_generation_at_once(base: Base) -> None:
+    with base.open() as one, base.open() as other, ThreadPoolExecutor(2) as pool:
+        done = [
+            pool.submit(kb.put, f"kb/{name}.md", text_of(number))
+            for number, (name, kb) in enumerate({"a": one, "b": other}.items())
+        ]
+        assert [str(task.result().outcome) for task in done] == ["indexed"] * 2
+        assert [g.name for g in one._parts.ledger.generations()] == ["g1"]
+        assert [info.doc_id for info in other.documents()] == ["kb/a.md", "kb/b.md"]
+        assert_clean(one)
 
 
 # -- endpoints ------------------------------------------------------------------------------------

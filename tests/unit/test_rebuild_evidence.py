@@ -72,7 +72,10 @@ def test_after_a_rollback_all_is_as_it_was() -> None:
         status = asked(number, ended(WIDE, "5"), ended(NARROW, "9"), back, generation="g1")
         assert said(status) == ("current", [number])
     # In between it stood for something else.
-    assert said(asked(1, ended(WIDE, "5"), ended(NARROW, "9"), back)) == ("moved", [0])
+    status = asked(1, ended(WIDE, "5"), ended(NARROW, "9"), back)
+    assert said(status) == ("current", [1])
+    assert status.ambiguous
+    assert not asked(2, ended(WIDE, "5"), back).ambiguous
     assert said(asked(1, ended(WIDE, "5"), ended(NARROW, "9"), back, generation="g2")) == (
         "moved",
         [0],

@@ -202,7 +202,7 @@ def test_a_document_knows_its_front_matter_and_its_file(world: World) -> None:
 def test_what_is_left_out_of_a_file_is_counted(world: World) -> None:
     world.files({"a.md": "# A\n\nzero\u200bwidth \x07bell\U000e0041\n"})
     detail = by_name(world.ingest())["a.md"].detail
-    assert detail == "2 hidden or unreadable characters were left out."
+    assert detail == "2 characters of hidden or unreadable content were left out."
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_an_id_of_another_scope_is_refused(kb: KnowledgeBase, tmp_path: Path) ->
     with unchanged(kb):
         report = kb.ingest(folder, source="kb", kb_scope="other")
     assert [(f.outcome, f.reason) for f in report.files] == [("failed", "invalid_doc_id")]
-    assert "default" in report.files[0].detail
+    assert "another scope than 'other'" in report.files[0].detail
     assert kb.documents(kb_scope="other") == ()
 
 
@@ -355,12 +355,14 @@ def test_a_path_that_is_not_there_makes_no_index(tmp_path: Path) -> None:
 
 def test_a_folder_without_documents(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    make_folder(tmp_path / "other", {"a.png": b"\x89PNG", ".hidden.md": "# Hidden\n\nhidden\n"})
+    make_folder(
+        tmp_path / "other", {"a.png": b"\x89PNG\r\n\x1a\n", ".hidden.md": "# Hidden\n\nhidden\n"}
+    )
     for name, skipped in (("empty", 0), ("other", 1)):
         done = knowport("ingest", tmp_path / name, "--json", home=tmp_path / "home")
         assert done.returncode == 2
         report = json.loads(done.stdout)
-        assert report["counts"] == {"indexed": 0, "unchanged": 0, "skipped": skipped, "failed": 0}
+        assert sum(report["counts"].values()) == report["counts"]["skipped"] == skipped
         error = json.loads(done.stderr)["error"]
         assert error["code"] == "invalid_input"
         assert str(tmp_path / name) in error["message"]
@@ -382,8 +384,10 @@ def test_files_without_text_are_skipped_and_the_older_version_stays(
         make_folder(folder, stored)
         results = by_name(kb.ingest(folder, source="odd").files)
         for name in stored:
-            assert (results[name].outcome, results[name].reason) == ("skipped", "empty")
+            outcome = "failed" if name == "page.md" else "skipped"
+            assert (results[name].outcome, results[name].reason) == (outcome, "empty")
             assert results[name].chunks == 0
+        assert results["page.md"].detail.endswith("The version of before stays in the index.")
         assert results["other.md"].outcome == "unchanged"
         for mode in MODES:
             assert ids(kb.lookup(mark("old"), mode=mode))[0] == "odd/page.md#chunk-0"
@@ -393,7 +397,7 @@ def test_files_without_text_are_skipped_and_the_older_version_stays(
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"\x7fELF\0\0\1" * 50, "not_text"), ("# Caf\u00e9\n".encode("latin-1"), "not_utf8")],
+    [(b"\x7fELF\0\0\1" * 50, "not_text"), ("# Caf\u00e9\n".encode("latin-1"), "unknown_encoding")],
 )
 def test_a_file_that_is_not_text(
     kb: KnowledgeBase, tmp_path: Path, content: bytes, reason: str

@@ -128,8 +128,8 @@ class Composition:
 
     @property
     def serving(self) -> Serving:
-        """The active generation as it was last seen."""
-        return self._pointer.held
+        """The active generation, as the ledger had it at most about a second ago."""
+        return self._pointer.current()
 
     @property
     def engine(self) -> Engine | None:

@@ -84,14 +84,16 @@ class EvidenceStatus:
     ``deleted``  the document was deleted
     ``unknown``  no version that is known had such a chunk
 
-    ``meanings`` are all that the key stood for, oldest first. ``state`` is that of the oldest one
-    that is not current, so what is ``current`` is so whenever it was cited.
+    ``meanings`` are all that the key stood for, oldest first, and ``state`` is that of the oldest,
+    because a report may be that old. Where another one has fared otherwise the status is
+    ``ambiguous``, and only the time of the citation tells.
     """
 
     key: str
     state: EvidenceState
     to: tuple[str, ...] = ()
     meanings: tuple[Meaning, ...] = ()
+    ambiguous: bool = False
 
 
 def judge(
@@ -115,9 +117,9 @@ def judge(
     )
     if not meanings:
         return EvidenceStatus(key, EvidenceState.UNKNOWN)
-    stale = (meaning for meaning in meanings if meaning.state is not EvidenceState.CURRENT)
-    chosen = next(stale, meanings[-1])
-    return EvidenceStatus(key, chosen.state, chosen.to, meanings)
+    oldest = meanings[0]
+    ambiguous = any((m.state, m.to) != (oldest.state, oldest.to) for m in meanings)
+    return EvidenceStatus(key, oldest.state, oldest.to, meanings, ambiguous)
 
 
 def _is_of(version: DocumentVersion, generation: str | None, at: str | None) -> bool:

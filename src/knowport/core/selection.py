@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from knowport.core.identity import evidence_key
-from knowport.model import Attempt, Candidate, Drop, DropReason, HitReason
+from knowport.model import Attempt, AttemptName, Candidate, Drop, DropReason, HitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def select(
     return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
 
 
-def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[int, str]]]:
+def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[int, AttemptName]]]:
     """Sort key of candidates: rank, key and, as merged attempts have two of one, the better
     rank that an attempt gave it."""
     reasons = [(reason.rank, reason.attempt) for reason in candidate.reasons]

@@ -211,8 +211,8 @@ def evidence(
 ) -> None:
     """Print whether a cited evidence key still stands for the same text, or where that is now.
 
-    Without --generation or --at it is only `current` if it has stood for the same text ever since
-    it is known. Exit code 1: no chunk holds the text any more.
+    Without --generation or --at the oldest text is meant that it is known to have stood for; where
+    it stood for several, all are listed. Exit code 1: no chunk holds the text any more.
 
     Example: knowport evidence handbook/mysql/locks.md#chunk-3
     """

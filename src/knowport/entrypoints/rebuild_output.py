@@ -102,7 +102,7 @@ def _lines() -> OnProgress:
     def show(now: RebuildProgress) -> None:
         nonlocal said
         pace.is_new(now)
-        if time.monotonic() - said > _LINE_SECONDS:
+        if now.total and time.monotonic() - said > _LINE_SECONDS:
             said = time.monotonic()
             place = f"{now.done} of {now.total}"
             said_of_it = filter(None, [place, pace.rate(now), pace.left(now)])
@@ -252,7 +252,7 @@ def evidence_text(status: EvidenceStatus) -> str:
         "unknown": "no version that is known had such a chunk",
     }[status.state]
     lines = [f"{status.state}: {said}"]
-    if len({(meaning.state, meaning.to) for meaning in status.meanings}) > 1:
+    if status.ambiguous:
         lines.append("It stood for several texts; --generation or --at says when it was cited:")
         lines += [
             f"  {m.since} to {m.until or 'now'} in {m.generation}: {m.state}"

@@ -186,20 +186,31 @@ def _selected(candidates: tuple[Candidate, ...], options: LookupOptions) -> _Cho
 
 
 def _choice(tried: Sequence[_Tried], options: LookupOptions) -> _Choice:
-    """What the last attempt would return, or both, merged by rank, if they ran in parallel."""
+    """What the last attempt would return, or both merged if they ran in parallel."""
     if len(tried) == 1 or not options.parallel:
         return tried[-1].choice
-    lists = [one.choice.candidates for one in tried]
-    order = rrf(
-        [list(dict.fromkeys(c.key for c in found)) for found in lists], k=options.search.rrf_k
-    )
-    rank = {key: position for position, (key, _) in enumerate(order, start=1)}
+    return _selected(_merged(*tried, k=options.search.rrf_k), options)
+
+
+def _merged(filtered: _Tried, unfiltered: _Tried, *, k: int) -> tuple[Candidate, ...]:
+    """Candidates of both attempts, ranked by RRF of their ranks.
+
+    Where the filtered attempt is of low quality its candidates stand behind those of the other:
+    else a filter that was guessed wrongly would take half of the answer.
+    """
+    inside, everywhere = filtered.choice.candidates, unfiltered.choice.candidates
     # The unfiltered attempt weighs terms by more candidates, so its assessment stands.
-    judged = {c.key: c.assessment for found in lists for c in found}
-    merged = tuple(
-        replace(c, rank=rank[c.key], assessment=judged[c.key]) for found in lists for c in found
+    judged = {c.key: c.assessment for c in (*inside, *everywhere)}
+    if filtered.attempt.low_quality:
+        behind = len(everywhere)
+        return everywhere + tuple(
+            replace(c, rank=behind + c.rank, assessment=judged[c.key]) for c in inside
+        )
+    lists = [list(dict.fromkeys(c.key for c in found)) for found in (inside, everywhere)]
+    rank = {key: number for number, (key, _) in enumerate(rrf(lists, k=k), start=1)}
+    return tuple(
+        replace(c, rank=rank[c.key], assessment=judged[c.key]) for c in (*inside, *everywhere)
     )
-    return _selected(merged, options)
 
 
 def _assemble(

@@ -213,9 +213,9 @@ def _why(document: Document, loaded: LoadedFile, known: DocumentInfo | None) -> 
         said.append(f"Its category was {known.category!r} and is {document.category!r} now.")
     else:
         reason = "changed"
-    if loaded.encoding not in {"", "utf-8"}:
+    if loaded.encoding not in {"", "utf-8", "utf-8-sig"}:
         said.append(f"Read as {loaded.encoding}.")
     removed = loaded.removed + len(loaded.text) - len(document.text)
     if removed:
-        said.append(f"{removed} hidden or unreadable characters were left out.")
+        said.append(f"{removed} characters of hidden or unreadable content were left out.")
     return reason, " ".join(said)

@@ -142,7 +142,11 @@ class Filler:
                 texts,
                 keys={name: key for c in cuts for name, key in c.keys.items()},
                 should_stop=self._should_stop,
-                on_batch=lambda share: self._tell(int(share * weight), vectors.embedded),
+                on_batch=lambda share: self._tell(
+                    int(share * weight),
+                    cached=len(texts) - round(vectors.embedded / share),
+                    embedded=vectors.embedded,
+                ),
             )
         except EmbeddingError as error:
             error.remedy = (
@@ -207,12 +211,10 @@ class Filler:
         self._ledger.drop_built(self._target.name, gone)
         self._removed += len(gone)
 
-    def _tell(self, more: int = 0, embedding: int = 0) -> None:
-        self._on_progress(
-            RebuildProgress(
-                "build", self._done + more, self._total, self._hits, self._misses + embedding
-            )
-        )
+    def _tell(self, more: int = 0, *, cached: int = 0, embedded: int = 0) -> None:
+        """How far it is, with what the group at hand adds."""
+        done, hits, misses = self._done + more, self._hits + cached, self._misses + embedded
+        self._on_progress(RebuildProgress("build", done, self._total, hits, misses))
 
 
 def expected_chunks(ledger: Ledger, generation: str) -> int:
