@@ -7,8 +7,9 @@ of both legs by plain numbers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,9 @@ class FakeIndex:
                 for name, score in fused[:width]
             )
         return tuple(_hit(row, scores) for row, scores in legs)
+
+    def begin_search(self, request: SearchRequest) -> Callable[[], tuple[SearchHit, ...]]:
+        return partial(self.search, request)
 
     def count(self, *, kb_scope: str | None = None, doc_id: str | None = None) -> int:
         return sum(

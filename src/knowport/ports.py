@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -63,6 +63,11 @@ class KnowledgeSearchPort(Protocol):
         ``rrf`` or ``weighted``. ``scores.dense`` is set on every hit where the request has a
         vector. An empty index or filter gives an empty tuple; a failure raises EngineError.
         """
+        ...
+
+    def begin_search(self, request: SearchRequest) -> Callable[[], tuple[SearchHit, ...]]:
+        """Start a search and return what waits for its hits and gives them, or raises, as
+        ``search`` does; called once. Other searches may run meanwhile."""
         ...
 
     def count(self, *, kb_scope: str | None = None, doc_id: str | None = None) -> int:
@@ -134,6 +139,10 @@ class Ledger(Protocol):
 
     def built(self, generation: str) -> Mapping[str, str]:
         """Content hash by document id of what a generation that is not active holds."""
+        ...
+
+    def built_chunks(self, generation: str) -> int:
+        """How many chunks a generation that is not active holds, all documents together."""
         ...
 
     def built_marks(

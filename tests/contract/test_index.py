@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -418,6 +419,70 @@ def test_order_is_the_same_every_time(index: MilvusIndex, mode: SearchMode, reop
         assert index.search(asked) == first
 
 
+# -- searches that run at once --------------------------------------------------------------
+
+
+def legs(index: MilvusIndex) -> tuple[SearchMode, ...]:
+    return ("dense", "sparse", "hybrid") if index._lexical else ("dense",)
+
+
+def test_a_search_that_was_begun_brings_what_a_search_brings(index: MilvusIndex) -> None:
+    asked = [request("word1", mode=mode, retrieve_k=7) for mode in legs(index)]
+    assert [index.begin_search(one)() for one in asked] == [()] * len(asked), "an empty index"
+    vectors = random_vectors(30, seed=41)
+    index.upsert_chunks(
+        [chunk(f"doc{n}", 0, f"text word{n % 4}", vector=value) for n, value in enumerate(vectors)]
+    )
+
+    for _ in range(2):  # the first search of an index looks whether it holds rows
+        begun = [index.begin_search(one)() for one in asked]
+
+        assert begun == [index.search(one) for one in asked]
+        assert all(len(hits) == 7 for hits in begun)
+
+
+def test_searches_under_way_at_once_do_not_mix(index: MilvusIndex) -> None:
+    vectors = random_vectors(30, seed=42)
+    index.upsert_chunks([chunk(f"doc{n:02}", vector=value) for n, value in enumerate(vectors)])
+    index.search(request())
+    asked = [request(vector=value, retrieve_k=1 + n % 3) for n, value in enumerate(vectors)]
+
+    waiting = [index.begin_search(one) for one in asked]
+    found = [wait() for wait in reversed(waiting)][::-1]
+    with ThreadPoolExecutor(8) as pool:
+        again = list(pool.map(lambda one: index.begin_search(one)(), asked))
+
+    assert [hits[0].doc_id for hits in found] == [f"doc{n:02}" for n in range(30)]
+    assert [len(hits) for hits in found] == [1 + n % 3 for n in range(30)]
+    assert again == found
+
+
+def test_a_search_that_was_begun_fails_as_a_search_does(index: MilvusIndex) -> None:
+    gone = MilvusIndex(
+        index._engine, f"{index.collection}_gone", dimension=DIMENSION, lexical=index._lexical
+    )
+    gone.create()
+    gone.upsert_chunks([chunk()])
+    gone.search(request())
+    gone.drop()
+
+    for mode in set(legs(index)):
+        wait = gone.begin_search(request(mode=mode))
+        with pytest.raises(EngineError, match="_gone"):
+            wait()
+
+
+@pytest.mark.engine("milvus-2.3")
+def test_a_leg_that_is_not_there_is_told_when_it_is_waited_for(index: MilvusIndex) -> None:
+    index.upsert_chunks([chunk()])
+    index.search(request())
+
+    wait = index.begin_search(request(mode="sparse"))
+
+    with pytest.raises(ConfigurationError, match="no BM25 field"):
+        wait()
+
+
 def test_ties_are_in_order_of_id(index: MilvusIndex) -> None:
     index.upsert_chunks([chunk(doc) for doc in ("c", "a", "e", "b", "d")])
 
@@ -662,8 +727,13 @@ def test_a_closed_port_is_told_in_time() -> None:
 
 
 def calls_of(index: MilvusIndex) -> dict[str, Callable[[], object]]:
+    def begun_search() -> object:
+        wait = index.begin_search(request())
+        return wait()
+
     return {
         "search": lambda: index.search(request()),
+        "begun search": begun_search,
         "upsert": lambda: index.upsert_chunks([chunk()]),
         "count": index.count,
         "delete": lambda: index.delete_by_doc_id("doc"),
@@ -684,6 +754,7 @@ def test_an_embedded_engine_that_was_killed_is_told_in_time(tmp_path: Path) -> N
     index.create()
     index.upsert_chunks([chunk(number=n, text=f"text {n}") for n in range(20)])
     index.delete_by_doc_id("doc", from_index=15)
+    assert len(index.search(request())) == 15
     os.kill(engine_process(tmp_path / "milvus.db"), signal.SIGKILL)
 
     assert_unavailable_in_time(index, 5)
@@ -702,7 +773,7 @@ def test_an_engine_that_hangs_is_told_in_time(tmp_path: Path) -> None:
     index.search(request())
     process = engine_process(tmp_path / "milvus.db")
 
-    os.kill(process, signal.SIGSTOP)
+    stop(process)
     try:
         assert_unavailable_in_time(index, 4)
     finally:
@@ -718,11 +789,25 @@ def test_a_server_that_went_away_is_told_in_time(tmp_path: Path) -> None:
         index = MilvusIndex(engine, "chunks", dimension=DIMENSION, lexical=True)
         index.create()
         index.upsert_chunks([chunk()])
-        assert index.count() == 1
+        assert len(index.search(request())) == 1
         server.kill()
 
         assert_unavailable_in_time(index, 5)
         engine.close()
+
+
+def stop(process: int) -> None:
+    """SIGSTOP, and wait until all threads have stopped: on a busy machine one may still answer."""
+    os.kill(process, signal.SIGSTOP)
+    deadline = time.monotonic() + 10
+    while thread_states(process) != {"T"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def thread_states(process: int) -> set[str]:
+    stats = (task / "stat" for task in Path(f"/proc/{process}/task").iterdir())
+    return {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
 
 
 def engine_process(file: Path) -> int:

@@ -162,10 +162,12 @@ def test_killed_at_random_moments(base: Path, home: Path) -> None:
     start = time.monotonic()
     assert driver().ended() == 0
     seconds = time.monotonic() - start
-    killed = 0
-    for kill in range(KILLS):
+    killed = rounds = 0
+    while killed < KILLS:
+        rounds += 1
+        assert rounds <= 3 * KILLS, "most jobs end before they are killed"
         size = draw.choice((300, 600))
-        driver().start(do="rebuild", home=home, size=size, steps=plans[kill % len(plans)])
+        driver().start(do="rebuild", home=home, size=size, steps=draw.choice(plans))
         assert driver().until("ready") == "ready"
         time.sleep(draw.uniform(0, 0.6 * seconds))
         driver().kill()
@@ -179,7 +181,6 @@ def test_killed_at_random_moments(base: Path, home: Path) -> None:
             for row in kb.rebuild.status().generations[:-3]:  # the disk is not endless
                 if row.generation.state == "previous":
                     kb.rebuild.drop(row.generation.name)
-    assert killed > KILLS / 2
     with reopened(home) as kb:
         if any(row.generation.state in UNDER_WAY for row in kb.rebuild.status().generations):
             kb.rebuild.abort()  # it may have been begun with other settings

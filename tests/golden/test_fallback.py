@@ -6,6 +6,7 @@ Over the example knowledge base with its labelled questions and the bundled mode
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from test_ops_kb import QUESTIONS, SOURCE, Question, opened, recall_at_5, recall
 
 from knowport import KnowledgeBase, LookupResult
 from knowport.model import AttemptName, RelevanceLevel
+from knowport.pipelines.lookup import lookup
 from support import OPS_KB
 
 MISLEADING = [question for question in QUESTIONS if question.group == "misleading_domain"]
@@ -97,6 +99,22 @@ def test_the_fallback_finds_what_a_search_without_a_filter_finds(
     }
 
     assert worse == {}
+
+
+def test_in_parallel_a_wrong_guess_costs_no_evidence(
+    kb: KnowledgeBase, results: Mapping[str, LookupResult]
+) -> None:
+    """Merged on equal terms, the pages of the wrong domain took half of each answer."""
+    options = replace(kb._parts.lookup_options(), parallel=True)
+    ports = kb._parts.lookup_ports()
+    for question in MISLEADING:
+        found = lookup(question.text, ports, options, kb_scope=results[question.name].plan.kb_scope)
+
+        assert found.selected_attempt is AttemptName.UNFILTERED, question.name
+        sequential = [item.block.candidate.key for item in results[question.name].evidence]
+        assert [item.block.candidate.key for item in found.evidence][
+            : len(sequential)
+        ] == sequential
 
 
 def test_on_all_questions_the_catalogue_costs_no_recall(

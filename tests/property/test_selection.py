@@ -89,8 +89,19 @@ def test_no_chunk_is_dropped_without_cause(candidates, limits):
             case DropReason.BELOW_THRESHOLD:
                 assert not near(dropped)
             case DropReason.BEYOND_RETURN_N:
-                assert len(before) == limits["return_n"]
                 assert all(c.rank < drop.rank for c in selection.kept)
+                # Either the places are full, or not one of the first was worth one.
+                assert len(before) == limits["return_n"] or not before
+
+
+@given(found, limits)
+def test_something_is_kept_where_one_of_the_first_is_relevant_and_nothing_else(candidates, limits):
+    first: dict[str, bool] = {}
+    for candidate in sorted(candidates, key=lambda c: c.rank):
+        first.setdefault(candidate.key, near(candidate))
+    relevant = any(list(first.values())[: limits["return_n"]])
+
+    assert bool(select(candidates, **limits, is_relevant=near).kept) == relevant
 
 
 @given(found, limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,19 @@ def test_coverage_may_crown_a_chunk_of_another_language() -> None:
     assert judged(0.5, 0.5, languages_differ=True) == Assessment(HIGH, 1.0, 0.5)
 
 
+def test_a_whole_long_query_says_more_than_a_whole_short_one() -> None:
+    """0.25 of the natural logarithm of one and the terms that are there."""
+    scale = replace(SCALE, lexical_weight=0.0, amount_weight=0.25)
+
+    def score(coverage: float, terms: int) -> float | None:
+        found = assess(0.5, coverage, terms=terms, languages_differ=False, thresholds=scale)
+        return found.score
+
+    assert score(1.0, 1) == pytest.approx(0.5 + 0.25 * math.log(2))
+    assert score(0.5, 14) == pytest.approx(0.5 + 0.25 * math.log(8))
+    assert score(0.0, 14) == 0.5
+
+
 @pytest.mark.parametrize("coverage", [0.0, 1.0])
 def test_a_cosine_that_is_no_number_is_no_evidence(coverage) -> None:
     assert judged(math.nan, coverage).level is NONE
@@ -71,6 +85,7 @@ def test_a_fused_score_is_not_even_asked_for() -> None:
     assert set(inspect.signature(assess).parameters) == {
         "cosine",
         "coverage",
+        "terms",
         "languages_differ",
         "thresholds",
     }

@@ -105,8 +105,8 @@ def test_the_lexical_weight_is_fitted_or_kept() -> None:
 
 def test_a_score_is_the_best_block_with_its_offset() -> None:
     sample = Sample("q", True, True, (Block(0.7, 0.5), Block(0.75, 0.0, offset=0.1)))
-    assert fitting.scores([sample], 0.2).tolist() == pytest.approx([0.85])
-    assert fitting.scores([sample], 0.5).tolist() == pytest.approx([0.95])
+    assert fitting.scores([sample], (0.2, 0.0)).tolist() == pytest.approx([0.85])
+    assert fitting.scores([sample], (0.5, 0.0)).tolist() == pytest.approx([0.95])
 
 
 def test_the_fit_is_scipys_optimum() -> None:

@@ -4,7 +4,9 @@ read-only until a rebuild; nothing is dropped by itself."""
 from __future__ import annotations
 
 import json
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -124,6 +126,27 @@ def test_what_an_older_knowport_did_not_record_is_taken_from_the_settings(base: 
         assert kb.warnings == ()
     with base.open() as kb:
         assert ["chunking.size was 300, is 600" in warning for warning in kb.warnings] == [True]
+
+
+def test_chunks_that_an_older_knowport_did_not_remember_do_not_hinder_a_rollback(
+    base: Base,
+) -> None:
+    with base.filled() as kb:
+        chunks = kb.status().chunks
+    with closing(sqlite3.connect(base.home / "ledger.sqlite3")) as ledger:
+        for table in ("documents", "versions"):
+            ledger.execute(f"UPDATE {table} SET marks = x''")
+        ledger.commit()
+    with base.open() as kb:
+        key = f"{doc_id(0)}#chunk-1"
+        assert kb.evidence(key).state == "unknown"
+        new = kb.rebuild.run(sample=3).build.generation
+        assert_clean(kb)
+        assert kb.evidence(key).state == "unknown", "what it was cited for is not known"
+        assert kb.evidence(key, generation=new).state == "current"
+        assert kb.rebuild.rollback().generation == "g1"
+        assert kb.status().chunks == chunks
+        assert_answers(kb, 1)
 
 
 def test_two_that_make_the_first_generation_at_once(base: Base) -> None:

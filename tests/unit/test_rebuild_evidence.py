@@ -136,6 +136,15 @@ def test_a_deleted_document_and_one_that_came_back() -> None:
     assert said(asked(1, gone, again)) == ("current", [1])
 
 
+def test_chunks_that_an_older_knowport_did_not_remember() -> None:
+    """What a key of that time stood for cannot be told, so it is not said to be current."""
+    old = version("t")
+    status = asked(1, ended(old, "5"), NARROW)
+    assert said(status) == ("unknown", [])
+    assert status.ambiguous
+    assert said(asked(1, ended(old, "5"), NARROW, generation="g2")) == ("current", [1])
+
+
 @pytest.mark.parametrize("key", ["kb/a.md", "kb/a.md#chunk-", "#chunk-1", "kb/a.md#chunk-01"])
 def test_what_is_no_key(key: str) -> None:
     with pytest.raises(InvalidInput):

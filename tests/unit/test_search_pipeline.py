@@ -111,6 +111,24 @@ def test_both_legs_are_asked_once_and_fused_with_the_weights_that_are_recorded()
     assert codes(result) == []
 
 
+def test_the_legs_are_searched_at_once() -> None:
+    """The lexical leg is under way while the dense one is waited for."""
+    events = []
+
+    class Index(FakeIndex):
+        def begin_search(self, request):
+            events.append(f"begin {request.mode}")
+            return super().begin_search(request)
+
+        def search(self, request):
+            events.append(f"wait for {request.mode}")
+            return super().search(request)
+
+    looked_up("lock", Index([Row("a", content="lock", bm25=1)]))
+
+    assert events == ["begin sparse", "wait for dense", "wait for sparse"]
+
+
 def test_a_lexical_leg_that_covers_little_counts_little() -> None:
     """Of two candidates one holds one of four words, and none holds the others."""
     index = FakeIndex(
@@ -309,6 +327,29 @@ def test_low_quality_under_a_guessed_filter_is_searched_again_without() -> None:
     assert [attempt.weights is not None for attempt in result.attempts] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        (LookupOptions(return_n=1), MEDIUM),  # the better one is beyond return_n
+        (LookupOptions(max_chunks_per_document=1), MEDIUM),  # over the cap
+        (LookupOptions(), HIGH),
+    ],
+)
+def test_an_attempt_is_as_good_as_what_it_would_return(options, level) -> None:
+    """Its best hit is second, and of no use where it would not be returned."""
+    rows = [
+        replace(FAIR_MYSQL, cosine=0.85),
+        Row("my", 1, content="other words", cosine=0.92, category="mysql"),
+        Row("re", content="mysql lock wait", cosine=0.99, bm25=9, category="redis"),
+    ]
+
+    first, *more = looked_up("MySQL lock wait", FakeIndex(rows), options=options).attempts
+
+    assert ids(first.hits) == ["my#chunk-0", "my#chunk-1"]
+    assert first.level is level
+    assert bool(more) == (level is not HIGH)
+
+
 def test_a_filter_that_finds_nothing_is_searched_again_without() -> None:
     result = looked_up("MySQL lock wait", FakeIndex([GOOD_REDIS]))
 
@@ -434,6 +475,75 @@ def test_in_parallel_both_attempts_run_and_are_merged_by_key_and_rank() -> None:
     answer = project(result)
     assert answer.withheld == {}
     assert [item.via for item in answer.evidence] == [FILTERED, FILTERED, UNFILTERED]
+    assert result.selected_attempt is FILTERED
+
+
+def test_in_parallel_a_filtered_attempt_of_low_quality_stands_behind_the_other() -> None:
+    """The guess was wrong: ranks in the filtered attempt: a 1, b 2; in the unfiltered: x 1, a 2."""
+    rows = [
+        Row("a", content="mysql lock", cosine=0.8, bm25=5, category="mysql"),
+        Row("b", content="mysql", cosine=0.6, category="mysql"),
+        Row("x", content="mysql lock wait", cosine=0.95, bm25=9, category="redis"),
+    ]
+    options = replace(PARALLEL, search=SearchOptions(retrieve_k=2))
+
+    result = looked_up("MySQL lock wait", FakeIndex(rows), options=options)
+
+    assert attempts(result) == [
+        (FILTERED, "mysql", "best_evidence_is_medium"),
+        (UNFILTERED, None, ""),
+    ]
+    assert keys(result) == ["x#chunk-0", "a#chunk-0", "b#chunk-0"]
+    found = [item.block.candidate for item in result.evidence]
+    assert [c.rank for c in found] == [1, 2, 4]
+    assert [c.reasons for c in found] == [
+        (HitReason(UNFILTERED, 1),),
+        (HitReason(UNFILTERED, 2), HitReason(FILTERED, 1)),
+        (HitReason(FILTERED, 2),),
+    ]
+    assert [item.via for item in project(result).evidence] == [UNFILTERED, UNFILTERED, FILTERED]
+    assert result.selected_attempt is UNFILTERED
+
+
+def test_in_parallel_evidence_is_of_the_attempt_that_found_it_at_the_better_rank() -> None:
+    """The weights of the legs may differ between the attempts, and with them the order."""
+    rows = [
+        Row("a", content="mysql lock", cosine=0.95, bm25=8, category="mysql"),
+        Row("b", content="lock wait", cosine=0.93, bm25=9, category="mysql"),
+        Row("c", content="lock wait", cosine=0.94, category="redis"),
+    ]
+
+    result = looked_up("MySQL lock wait", FakeIndex(rows), options=PARALLEL)
+    ranks = [{hit.doc_id: n for n, hit in enumerate(a.hits, 1)} for a in result.attempts]
+
+    for item in result.evidence:
+        found = item.block.candidate
+        best = min(
+            (ranks[n][found.hit.doc_id], name)
+            for n, name in enumerate((FILTERED, UNFILTERED))
+            if found.hit.doc_id in ranks[n]
+        )
+        assert (found.reasons[0].rank, found.reasons[0].attempt) == best
+
+
+def test_in_parallel_without_evidence_the_unfiltered_attempt_is_named() -> None:
+    rows = [replace(GOOD_MYSQL, cosine=0.1), replace(GOOD_REDIS, cosine=0.1)]
+
+    result = looked_up("MySQL lock", FakeIndex(rows), options=PARALLEL)
+
+    assert (keys(result), result.selected_attempt) == ([], UNFILTERED)
+
+
+def test_in_parallel_the_switch_that_keeps_a_guessed_filter_still_keeps_it() -> None:
+    options = replace(PARALLEL, retry_unfiltered_on_low_quality=False)
+    index = FakeIndex([FAIR_MYSQL, GOOD_REDIS])
+
+    result = looked_up("MySQL lock wait", index, options=options)
+
+    assert attempts(result) == [(FILTERED, "mysql", "best_evidence_is_medium")]
+    assert result.selected_attempt is FILTERED
+    assert keys(result) == ["my#chunk-0"]
+    assert {category for _, category in index.modes} == {"mysql"}
 
 
 def test_in_parallel_one_chunk_has_one_level() -> None:

@@ -664,3 +664,28 @@ def test_two_ingests_of_one_document_at_once_end_as_one_of_them(world: World) ->
         document = world.ports.ledger.document_text("kb/a.md")
         assert document is not None
         assert document.text in versions
+
+
+def test_no_more_is_read_ahead_than_there_is_room_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slow the engine is, what is under way stays bounded, and so does memory."""
+    from knowport.pipelines import ingest_run
+
+    monkeypatch.setattr(ingest_run, "ROOM", 100_000)
+    monkeypatch.setattr(ingest_run, "GROUP_CHUNKS", 10)
+    paragraphs = ["words " * 50] * 33
+    world.files({f"d{n:02}.md": page(f"Page {n}", paragraphs) for n in range(60)})
+    size = (world.folder / "d00.md").stat().st_size
+    assert 10_000 < size < 12_000
+    most: list[int] = []
+
+    def before(_call: str) -> None:
+        if not most:
+            time.sleep(1.0)
+            most.append(len(world.loaded))
+
+    world.index.before = before
+    assert world.ingest().count(FileOutcome.INDEXED) == 60
+    assert most[0] <= 100_000 // size + 1
+    world.assert_whole()

@@ -147,7 +147,11 @@ def test_a_shorter_version_leaves_no_tail(tmp_path: Path) -> None:
 
 
 def test_files_that_fail_are_told_and_the_rest_is_taken(tmp_path: Path) -> None:
-    files = {"a-good.md": "# Good\n\nfine\n", "b-bad.md": b"\x00\x01\x02" * 50, "c.png": b"\x89PNG\r\n\x1a\n"}
+    files = {
+        "a-good.md": "# Good\n\nfine\n",
+        "b-bad.md": b"\x00\x01\x02" * 50,
+        "c.png": b"\x89PNG\r\n\x1a\n",
+    }
     folder = make_folder(tmp_path / "kb", files)
     done = knowport("ingest", folder, home=tmp_path / "home")
     assert done.returncode == 8
@@ -293,10 +297,17 @@ def test_4_mismatch(base: Base) -> None:
         "KNOWPORT_EMBEDDING__MODEL": "other",
         "KNOWPORT_EMBEDDING__DIMENSIONS": "384",
     }
-    done = knowport("lookup", "1205", home=base.home, environment=other)
+    done = knowport("documents", "delete", "kb/long.md", home=base.home, environment=other)
     assert done.returncode == 4
     assert done.stdout == ""
-    assert "rebuild" in done.stderr
+    assert "knowport rebuild run" in done.stderr
+    # The index was built with the bundled model, so it can still be read.
+    done = knowport("lookup", "1205", "--json", home=base.home, environment=other)
+    assert done.returncode == 0
+    answer = json.loads(done.stdout)
+    assert answer["found"]
+    assert [notice["code"] for notice in answer["notices"]] == ["index_differs"]
+    assert "knowport rebuild run" in done.stderr
 
 
 def test_9_unknown_document(tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ JSON = {"Content-Type": "application/json"}
         (b'{"query": "\xff"}', 400, "invalid_utf8"),
         (b'{"query": "\\ud800"}', 400, "invalid_unicode"),
         (b'{"query": NaN}', 400, "invalid_json"),
+        (b'{"query": 1e999}', 400, "invalid_json"),
         (b'{"query": 1' + b"0" * 5_000 + b"}", 400, "invalid_json"),
         (b"{", 400, "invalid_json"),
         (b'{"query": "a"} x', 400, "invalid_json"),

@@ -7,7 +7,11 @@ import json
 import signal
 import socket
 import sqlite3
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
 
 import httpx
 import pytest
@@ -80,13 +84,43 @@ def everywhere(url: str, key: str) -> list[httpx.Response]:
     return replies
 
 
+class Collector:
+    """Takes what is exported over OTLP."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, bytes]] = []
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.got.append((self.path, body))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 def test_a_key_is_said_nowhere(tmp_path: Path) -> None:
-    """Debug logging on, texts kept in traces, and an endpoint that repeats its own key."""
+    """Debug logging on, texts kept in traces, spans exported, and an endpoint that repeats its own
+    key."""
     home = tmp_path / "home"
     made = knowport("keys", "create", "--scope=default", "--role=admin", "--json", home=home)
     key = json.loads(made.stdout)["key"]
     said = {"error": {"message": f"Incorrect API key: {EMBEDDING_KEY}; Bearer {EMBEDDING_KEY}"}}
-    with StubEmbeddings(StubReply(401, said)) as stub:
+    with StubEmbeddings(StubReply(401, said)) as stub, Collector() as collector:
         process = Serving(tmp_path).start(
             home,
             hash_embedder=False,
@@ -97,6 +131,8 @@ def test_a_key_is_said_nowhere(tmp_path: Path) -> None:
             KNOWPORT_EMBEDDING__MODEL="m",
             KNOWPORT_EMBEDDING__DIMENSIONS="3",
             KNOWPORT_EMBEDDING__API_KEY=EMBEDDING_KEY,
+            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
+            OTEL_BSP_SCHEDULE_DELAY="100",
         )
         replies = everywhere(process.url, key)
         with httpx.Client(base_url=process.url, timeout=30) as client:
@@ -105,8 +141,10 @@ def test_a_key_is_said_nowhere(tmp_path: Path) -> None:
             dense = client.post("/v1/lookup", json={"query": "x", "mode": "dense"}, headers=good)
             traced = client.post("/v1/lookup", json={"query": f"x {key}"}, headers=good)
             trace = client.get(f"/v1/lookups/{traced.json()['lookup_id']}", headers=good)
+        time.sleep(0.5)  # for the last spans
         process.tell(signal.SIGTERM)
         assert driver().ended() == 0
+    spans = b"".join(body for path, body in collector.got if path == "/v1/traces")
     with contextlib.closing(sqlite3.connect(home / "ledger.sqlite3")) as ledger:
         traces = [row[0] for row in ledger.execute("SELECT trace FROM traces")]
 
@@ -120,6 +158,7 @@ def test_a_key_is_said_nowhere(tmp_path: Path) -> None:
         "log": process.stderr.read_text(),
         "output": process.stdout.read_text(),
         "traces": "".join(traces),
+        "spans": spans.decode("latin-1"),
         "replies": "".join(f"{r.headers}{r.text}" for r in [*replies, put, dense, trace]),
     }
     for place, text in everything.items():
@@ -127,6 +166,8 @@ def test_a_key_is_said_nowhere(tmp_path: Path) -> None:
         assert key[3:] not in text, place
         assert EMBEDDING_KEY not in text, place
     assert "***" in everything["replies"]
+    for name in (b"POST /v1/lookup", b"knowport.lookup.search", b"service.name", b"knowport"):
+        assert name in spans
     assert len(process.log()) > len(replies)
 
 

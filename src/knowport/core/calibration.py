@@ -19,8 +19,8 @@ from knowport.core.relevance import Thresholds
 from knowport.model import EmbedderIdentity
 
 FILE_NAME = "calibration.json"
-FORMAT = 1
-_KEYS = ("low", "medium", "high", "lexical_weight", "language_offset")
+FORMAT = 2
+_KEYS = ("low", "medium", "high", "lexical_weight", "amount_weight", "language_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,7 @@ def load_calibration(text: str, current: Fingerprint) -> Calibration | Expired:
         medium=values["medium"],
         high=values["high"],
         lexical_weight=values["lexical_weight"],
+        amount_weight=values["amount_weight"],
         language_offset=values["language_offset"],
         calibrated=True,
     )

@@ -82,7 +82,7 @@ class EvidenceStatus:
     ``split``    the text stands under the several keys in ``to``, in order
     ``changed``  no chunk of the document holds the text as it was
     ``deleted``  the document was deleted
-    ``unknown``  no version that is known had such a chunk
+    ``unknown``  no version that is known had such a chunk, or its chunks are not remembered
 
     ``meanings`` are all that the key stood for, oldest first, and ``state`` is that of the oldest,
     because a report may be that old. Where another one has fared otherwise the status is
@@ -113,7 +113,7 @@ def judge(
     meanings = tuple(
         _meaning(doc_id, number, history, place)
         for place, version in enumerate(history)
-        if number < len(version.marks) and _is_of(version, generation, at)
+        if (number < len(version.marks) or not version.marks) and _is_of(version, generation, at)
     )
     if not meanings:
         return EvidenceStatus(key, EvidenceState.UNKNOWN)
@@ -129,7 +129,10 @@ def _is_of(version: DocumentVersion, generation: str | None, at: str | None) -> 
 
 
 def _meaning(doc_id: str, number: int, history: Sequence[DocumentVersion], place: int) -> Meaning:
-    version, mapped = history[place], follow(history[place:], number)
+    version = history[place]
+    if not version.marks:  # from before chunks were remembered
+        return Meaning(version.generation, version.since, version.until, EvidenceState.UNKNOWN)
+    mapped = follow(history[place:], number)
     state, to = _STATES[mapped.fate], mapped.to
     if history[-1].ended_by == "deleted":
         state, to = EvidenceState.DELETED, ()

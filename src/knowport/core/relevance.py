@@ -3,9 +3,12 @@
 A fused score never enters: RRF values depend on ranks alone. The two kinds of evidence meet on
 the cosine's scale::
 
-    score = cosine + lexical_weight * coverage + (language_offset if the languages differ)
+    score = cosine + lexical_weight * coverage + amount_weight * amount
+            + (language_offset if the languages differ)
 
-``coverage`` is the share of the query's weight of terms that the chunk holds, 0..1. The offset is
+``coverage`` is the share of the query's weight of terms that the chunk holds, 0..1, and ``amount``
+is ``ln(1 + coverage * terms)`` for a query of so many terms: one stray word covers half of a short
+query, and says less than half of a long one. The offset is
 there because a multilingual model puts two texts of one language nearer to each other than a
 question and its answer in another. The scale belongs to an embedder. Those below are
 conservative: they let doubtful evidence through with a low level rather than hide it, and are not
@@ -14,6 +17,7 @@ calibrated on the corpus at hand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -38,6 +42,7 @@ class Thresholds:
     medium: float
     high: float
     lexical_weight: float = 0.0
+    amount_weight: float = 0.0
     language_offset: float = 0.0
     needs_words: bool = False
     calibrated: bool = False
@@ -71,13 +76,25 @@ def default_thresholds(embedder: EmbedderIdentity, reference_threshold: float) -
 
 
 def assess(
-    cosine: float | None, coverage: float, *, languages_differ: bool, thresholds: Thresholds
+    cosine: float | None,
+    coverage: float,
+    *,
+    terms: int = 0,
+    languages_differ: bool,
+    thresholds: Thresholds,
 ) -> Assessment:
-    """The assessment of one chunk. Without a known cosine its level is low, as nothing speaks
-    against it; with one, the level follows from the score."""
+    """The assessment of one chunk for a query of ``terms`` lexical terms.
+
+    Without a known cosine its level is low, as nothing speaks against it; with one, the level
+    follows from the score.
+    """
     if cosine is None:
         return Assessment(RelevanceLevel.LOW, None, coverage)
-    score = cosine + thresholds.lexical_weight * coverage
+    score = (
+        cosine
+        + thresholds.lexical_weight * coverage
+        + thresholds.amount_weight * amount(coverage, terms)
+    )
     if not languages_differ:
         found = level(score, thresholds)
         if thresholds.needs_words and coverage == 0 and found is not RelevanceLevel.NONE:
@@ -88,6 +105,11 @@ def assess(
     if raised is RelevanceLevel.HIGH and score < thresholds.high:
         raised = RelevanceLevel.MEDIUM
     return Assessment(raised, score + thresholds.language_offset, coverage)
+
+
+def amount(coverage: float, terms: int) -> float:
+    """About how many terms of the query a chunk holds, on a scale that flattens; 0 or more."""
+    return math.log1p(coverage * terms)
 
 
 def level(score: float, thresholds: Thresholds) -> RelevanceLevel:

@@ -10,7 +10,10 @@
 Relevance comes before the cap, so that a chunk that will not be shown cannot use up the room of
 one that would (docs/adr/0008).
 
-Because the walk goes on past a dropped candidate, later ones fill the place it leaves.
+Because the walk goes on past a dropped candidate, later ones fill the place it leaves. They only
+fill up: where not one of the first return_n is relevant, nothing is
+kept. A candidate far down that reaches a threshold does so by chance more often than not
+(docs/adr/0008).
 """
 
 from __future__ import annotations
@@ -57,20 +60,37 @@ def select(
     """Select from candidates in order of rank, key and first reason; see the module's text."""
     ordered = sorted(candidates, key=selection_order)
     unique, drops = _deduplicate(ordered)
-    kept: list[Candidate] = []
-    per_document: Counter[str] = Counter()
+    relevant: list[Candidate] = []
     for candidate in unique:
-        document = candidate.hit.doc_id or candidate.key
-        if not is_relevant(candidate):
+        if is_relevant(candidate):
+            relevant.append(candidate)
+        else:
             drops.append(_drop(candidate, DropReason.BELOW_THRESHOLD))
-        elif per_document[document] >= max_per_document:
-            drops.append(_drop(candidate, DropReason.OVER_CAP))
+    kept, left = _filled(relevant, max_per_document, return_n)
+    if not any(is_relevant(candidate) for candidate in unique[:return_n]):
+        left += [_drop(candidate, DropReason.BEYOND_RETURN_N) for candidate in kept]
+        kept = []
+    drops += left
+    return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
+
+
+def _filled(
+    candidates: Sequence[Candidate], max_per_document: int, return_n: int
+) -> tuple[list[Candidate], list[Drop]]:
+    """The first candidates that find a place under the cap, and the drops of the others."""
+    kept: list[Candidate] = []
+    left: list[Drop] = []
+    per_document: Counter[str] = Counter()
+    for candidate in candidates:
+        document = candidate.hit.doc_id or candidate.key
+        if per_document[document] >= max_per_document:
+            left.append(_drop(candidate, DropReason.OVER_CAP))
         elif len(kept) >= return_n:
-            drops.append(_drop(candidate, DropReason.BEYOND_RETURN_N))
+            left.append(_drop(candidate, DropReason.BEYOND_RETURN_N))
         else:
             per_document[document] += 1
             kept.append(candidate)
-    return Selection(tuple(kept), tuple(sorted(drops, key=lambda drop: (drop.rank, drop.key))))
+    return kept, left
 
 
 def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[int, AttemptName]]]:

@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 
 from knowport.entrypoints import wire
-from knowport.entrypoints.running import running_service
-from knowport.errors import IndexInUse
+from knowport.entrypoints.running import naming_service
 from knowport.knowledge_base import KnowledgeBase
-from knowport.settings import load_settings
+from knowport.settings import Settings, load_settings
 
 EXIT_NOT_FOUND = 1
 EXIT_PARTIAL = 8
@@ -54,17 +53,18 @@ Mode = Annotated[
 @contextmanager
 def opened(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
     overrides = {"home": home} if home is not None else {}
-    settings = load_settings(overrides, config=config)
-    try:
-        opened_here = KnowledgeBase(settings=settings)
-    except IndexInUse as error:
-        url = running_service(settings.home)
-        if url is not None:
-            error.remedy = f"A service runs over it: ask it, with --server {url}."
-        raise
-    with opened_here as kb:
+    with opened_with(load_settings(overrides, config=config)) as kb:
         for warning in kb.warnings:
             err.print(f"Warning: {warning}", style="yellow", markup=False)
+        yield kb
+
+
+@contextmanager
+def opened_with(settings: Settings, *, lost_ok: bool = False) -> Iterator[KnowledgeBase]:
+    """The knowledge base of settings; IndexInUse names the service that has it."""
+    with naming_service(settings.home):
+        kb = KnowledgeBase(settings=settings, lost_ok=lost_ok)
+    with kb:
         yield kb
 
 

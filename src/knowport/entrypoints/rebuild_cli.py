@@ -19,6 +19,7 @@ from knowport.entrypoints.options import (
     Home,
     Json,
     opened,
+    opened_with,
     out,
     print_json,
 )
@@ -54,7 +55,7 @@ Force = Annotated[
 def _opened(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
     """Also where the active collection is lost, which a rebuild mends."""
     settings = load_settings({"home": home} if home is not None else {}, config=config)
-    with KnowledgeBase(settings=settings, lost_ok=True) as kb:
+    with opened_with(settings, lost_ok=True) as kb:
         yield kb
 
 

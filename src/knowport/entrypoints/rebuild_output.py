@@ -249,7 +249,7 @@ def evidence_text(status: EvidenceStatus) -> str:
         "split": f"the text is spread over {', '.join(status.to)} now",
         "changed": "no chunk of the document holds the text as it was",
         "deleted": "its document was deleted",
-        "unknown": "no version that is known had such a chunk",
+        "unknown": "what it stood for is not known",
     }[status.state]
     lines = [f"{status.state}: {said}"]
     if status.ambiguous:

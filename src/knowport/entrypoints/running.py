@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from knowport.errors import IndexInUse
+
 FILE_NAME = "server.json"
 
 
@@ -35,6 +37,18 @@ def running_service(home: Path) -> str | None:
     if not isinstance(pid, int) or not isinstance(url, str):
         return None
     return url if Path(f"/proc/{pid}").exists() else None
+
+
+@contextmanager
+def naming_service(home: Path) -> Iterator[None]:
+    """Let IndexInUse name the service that has the index, where it is one."""
+    try:
+        yield
+    except IndexInUse as error:
+        url = running_service(home)
+        if url is not None:
+            error.remedy = f"A service runs over it: ask it, with --server {url}."
+        raise
 
 
 def _read(file: Path) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from knowport.entrypoints.options import Config, Home, err, out
+from knowport.entrypoints.options import Config, Home, err, opened_with, out
 from knowport.settings import load_settings, secrets_of
 
 app = typer.Typer()
@@ -32,14 +32,13 @@ def serve(
     from knowport.entrypoints.http.server import listen, serve  # noqa: PLC0415
     from knowport.entrypoints.logging_setup import set_up_logging  # noqa: PLC0415
     from knowport.entrypoints.tracing import set_up_tracing  # noqa: PLC0415
-    from knowport.knowledge_base import KnowledgeBase  # noqa: PLC0415
 
     named = {"host": host, "port": port}
     server = {key: value for key, value in named.items() if value is not None}
     overrides = {**({"home": home} if home is not None else {}), "server": server}
     settings = load_settings(overrides, config=config)
     set_up_tracing()
-    with listen(settings.server) as listening, KnowledgeBase(settings=settings) as kb:
+    with listen(settings.server) as listening, opened_with(settings) as kb:
         for warning in kb.warnings:
             err.print(f"Warning: {warning}", style="yellow", markup=False)
         set_up_logging(settings.server.log_level, secrets_of(settings))

@@ -53,7 +53,7 @@ def calibrate(
     if reason := fitting.too_few(samples):
         return Outcome(None, f"Too few data: {reason}.", {**kinds, **settings})
     right = np.array([sample.right for sample in samples])
-    weights = (current.lexical_weight,) if keep_weight else fitting.WEIGHTS
+    weights = (_weights(current),) if keep_weight else fitting.WEIGHTS
     held_out = fitting.cross_validate(samples, weights, refuse_below, seed=seed)
     interval = fitting.auroc_interval(held_out.probability, right, seed=seed)
     fitted = fitting.fit(samples, weights)
@@ -86,14 +86,20 @@ def calibrate(
     return Outcome(found, "", report)
 
 
+def _weights(of: Thresholds) -> fitting.Weights:
+    return of.lexical_weight, of.amount_weight
+
+
 def _features(samples: Sequence[Sample], right: fitting.Truth, current: Thresholds) -> Any:
     """AUROC of single features and of the score in force, for comparison; not held out."""
     cosine = np.array([max(b.cosine for b in s.blocks) for s in samples])
     coverage = np.array([max(b.coverage for b in s.blocks) for s in samples])
+    amount = np.array([max(b.amount for b in s.blocks) for s in samples])
     features = {
         "cosine": cosine,
         "coverage": coverage,
-        "score in force": fitting.scores(samples, current.lexical_weight),
+        "amount": amount,
+        "score in force": fitting.scores(samples, _weights(current)),
     }
     return {name: fitting.auroc(values, right) for name, values in features.items()}
 
@@ -152,7 +158,7 @@ def _levels(samples: Sequence[Sample], found: Thresholds | None) -> dict[str, An
     """How many queries get each level, and the share of right ones; not held out."""
     if found is None:
         return {}
-    values = fitting.scores(samples, found.lexical_weight)
+    values = fitting.scores(samples, _weights(found))
     bounds = [-np.inf, found.low, found.medium, found.high, np.inf]
     right = np.array([s.right for s in samples])
     levels = {}

@@ -75,8 +75,11 @@ def _levels_table(values: Mapping[str, Any]) -> Table:
         ]
         for name, level in values["levels"].items()
     ]
-    weight = values["thresholds"]["lexical_weight"]
-    title = f"Levels (lexical weight {weight:.2f}; counted on the queries fitted on)"
+    weights = values["thresholds"]
+    title = (
+        f"Levels (weight of coverage {weights['lexical_weight']:.2f}, of amount "
+        f"{weights['amount_weight']:.2f}; counted on the queries fitted on)"
+    )
     return title, ["level", "from score", "queries", "right"], rows
 
 

@@ -35,6 +35,7 @@ from knowport.errors import InvalidInput
 from knowport.model import Metadata
 
 QUERIES, QRELS, SPANS, CORPUS = "queries.jsonl", "qrels.tsv", "qrels_spans.tsv", "corpus.jsonl"
+LABEL_FILES = (QUERIES, QRELS, SPANS)
 _HEADER = "query-id"
 
 

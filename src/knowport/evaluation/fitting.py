@@ -4,13 +4,13 @@
 without thresholds (at most ``rag.return_n`` blocks); else it is **wrong**, be it that the query has
 no answer or that the search missed it: shown to an agent, both mislead.
 
-*Score* of a query, as the product computes it: over all candidates of the answering attempt the
-highest of ``cosine + lexical_weight * coverage (+ language offset)``; the lookup is refused where
+*Score* of a query, as the product computes it: over the blocks
+highest of the scores of ``core.relevance``; the lookup is refused where
 it is below ``low``. The offset stays as it is.
 
 *Fit*: logistic regression ``P(right) = 1 / (1 + exp(-(a + b * score)))`` by Newton's method, with
 a ridge of ``RIDGE / 2 * b**2`` on the standardised score, so that separable data have a finite
-slope (le Cessie and van Houwelingen 1992). The lexical weight is the one of ``WEIGHTS`` with the
+slope (le Cessie and van Houwelingen 1992). The lexical weights are the pair of ``WEIGHTS`` with the
 highest likelihood. A level's threshold is the score at which P reaches the level's probability:
 ``low`` at ``refuse_below`` (0.5: below, refusing is right more often than not), ``medium`` at 0.75,
 ``high`` at 0.9. P holds for the labelled mix of queries: with more unanswerable ones in real life
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,12 @@ FOLDS = 5
 REPEATS = 10
 RIDGE = 1.0
 MEDIUM_AT, HIGH_AT = 0.75, 0.9
-WEIGHTS = tuple(step / 20 for step in range(11))
+Weights: TypeAlias = tuple[float, float]
+"""Of the coverage and of the amount."""
+
+WEIGHTS: tuple[Weights, ...] = tuple(
+    (coverage / 10, amount / 25) for coverage in range(6) for amount in range(6)
+)
 _STEPS = 100
 
 Truth = npt.NDArray[np.bool_]
@@ -47,11 +53,12 @@ Truth = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One candidate chunk: cosine -1..1, coverage 0..1, and what the language offset added to
-    its score."""
+    """One candidate chunk: cosine -1..1, coverage 0..1, amount (``core.relevance``), and what the
+    language offset added to its score."""
 
     cosine: float
     coverage: float
+    amount: float = 0.0
     offset: float = 0.0
 
 
@@ -68,11 +75,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``P(right) = sigmoid(intercept + slope * score)`` with this lexical weight."""
+    """``P(right) = sigmoid(intercept + slope * score)`` with these lexical weights."""
 
     intercept: float
     slope: float
-    lexical_weight: float
+    weights: Weights
 
     def probability(self, scores: Floats) -> Floats:
         """P(right) of scores, 0..1."""
@@ -109,10 +116,14 @@ def too_few(samples: Sequence[Sample]) -> str:
     return ""
 
 
-def scores(samples: Sequence[Sample], weight: float) -> Floats:
-    """Relevance score of each sample under a lexical weight."""
+def scores(samples: Sequence[Sample], weights: Weights) -> Floats:
+    """Relevance score of each sample under lexical weights."""
+    coverage, amount = weights
     return np.array(
-        [max(b.cosine + weight * b.coverage + b.offset for b in s.blocks) for s in samples],
+        [
+            max(b.cosine + coverage * b.coverage + amount * b.amount + b.offset for b in s.blocks)
+            for s in samples
+        ],
         dtype=np.float64,
     )
 
@@ -140,12 +151,12 @@ def logistic(x: Floats, right: Truth) -> tuple[float, float, float]:
     return float(beta[0]) - slope * centre, slope, value
 
 
-def fit(samples: Sequence[Sample], weights: Sequence[float] = WEIGHTS) -> Fit:
+def fit(samples: Sequence[Sample], weights: Sequence[Weights] = WEIGHTS) -> Fit:
     """The best fit over the weights; of equal ones the first."""
     right = np.array([sample.right for sample in samples])
-    found = [(logistic(scores(samples, weight), right), weight) for weight in weights]
-    (intercept, slope, _), weight = max(found, key=lambda item: item[0][2])
-    return Fit(intercept, slope, weight)
+    found = [(logistic(scores(samples, pair), right), pair) for pair in weights]
+    (intercept, slope, _), chosen = max(found, key=lambda item: item[0][2])
+    return Fit(intercept, slope, chosen)
 
 
 def thresholds(fitted: Fit, refuse_below: float, language_offset: float) -> Thresholds | None:
@@ -153,11 +164,11 @@ def thresholds(fitted: Fit, refuse_below: float, language_offset: float) -> Thre
     if not fitted.slope > 0:
         return None
     low, medium, high = (fitted.score_at(p) for p in (refuse_below, MEDIUM_AT, HIGH_AT))
-    return Thresholds(low, medium, high, fitted.lexical_weight, language_offset, calibrated=True)
+    return Thresholds(low, medium, high, *fitted.weights, language_offset, calibrated=True)
 
 
 def cross_validate(
-    samples: Sequence[Sample], weights: Sequence[float], refuse_below: float, *, seed: int
+    samples: Sequence[Sample], weights: Sequence[Weights], refuse_below: float, *, seed: int
 ) -> HeldOut:
     """Judge every sample by fits that did not see it."""
     right = np.array([sample.right for sample in samples])
@@ -170,9 +181,7 @@ def cross_validate(
             seen = [samples[at] for at in np.flatnonzero(place != fold).tolist()]
             held = np.flatnonzero(place == fold)
             fitted = fit(seen, weights)
-            p = fitted.probability(
-                scores([samples[at] for at in held.tolist()], fitted.lexical_weight)
-            )
+            p = fitted.probability(scores([samples[at] for at in held.tolist()], fitted.weights))
             probability[held] += p / REPEATS
             refused[held] += (p < refuse_below) / REPEATS
     return HeldOut(probability, refused)

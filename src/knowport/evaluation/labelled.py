@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from knowport.core import relevance
+from knowport.core.relevance import Thresholds
 from knowport.errors import EmbeddingError, InvalidInput
 from knowport.evaluation.datasets import json_lines
 from knowport.evaluation.fitting import Block, Sample
@@ -82,13 +84,13 @@ def collect(
 ) -> Collected:
     """Look every query up; judge what would be returned if no threshold held anything back.
 
-    A threshold drops single chunks, and the next ones take their places: a lookup is refused when
-    not one candidate reaches it. So a sample carries all its candidates.
+    A lookup is refused when not one of the first ``return_n`` reaches the lowest threshold
+    (``core.selection``), so a sample carries these and no others.
 
     Left out: a query that the embedder refused, whose lookup lost a leg or found nothing at all,
     and one whose documents are not in the index (then its label says nothing). Raises Stopped.
     """
-    weight = kb.thresholds.lexical_weight
+    scale, return_n = kb.thresholds, kb.settings.rag.return_n
     resolve = Resolver(info.doc_id for info in kb.documents())
     samples, left_out = [], {}
     for done, query in enumerate(queries):
@@ -109,8 +111,8 @@ def collect(
             continue
         kept = without_thresholds(kb, result)
         blocks = tuple(
-            _block(c.hit.scores.dense, c.assessment, weight)
-            for c in result.candidates
+            _block(c.hit.scores.dense, c.assessment, len(result.plan.terms), scale)
+            for c in sorted(result.candidates, key=lambda c: c.rank)[:return_n]
             if c.hit.scores.dense is not None
         )
         if not blocks:
@@ -124,10 +126,13 @@ def collect(
     return Collected(tuple(samples), left_out)
 
 
-def _block(cosine: float, assessment: Assessment, weight: float) -> Block:
+def _block(cosine: float, assessment: Assessment, terms: int, scale: Thresholds) -> Block:
     assert assessment.score is not None  # a known cosine gives a score
-    rest = assessment.score - cosine - weight * assessment.coverage
-    return Block(cosine, assessment.coverage, rest if abs(rest) > 1e-9 else 0.0)
+    coverage = assessment.coverage
+    amount = relevance.amount(coverage, terms)
+    lexical = scale.lexical_weight * coverage + scale.amount_weight * amount
+    rest = assessment.score - cosine - lexical
+    return Block(cosine, coverage, amount, rest if abs(rest) > 1e-9 else 0.0)
 
 
 class Resolver:

@@ -25,7 +25,7 @@ from knowport.core.chunking import ChunkingOptions, chunk_document
 from knowport.core.identity import make_doc_id
 from knowport.core.text import normalise_text
 from knowport.errors import ConfigurationError, IndexMismatch, InvalidInput
-from knowport.evaluation.datasets import CorpusDocument, Dataset
+from knowport.evaluation.datasets import LABEL_FILES, CorpusDocument, Dataset
 from knowport.evaluation.measures import ChunkSpan
 from knowport.knowledge_base import KnowledgeBase
 from knowport.model import FileOutcome, IngestProgress, IngestReport, LoadedFile
@@ -100,7 +100,11 @@ def prepare(
     """Bring a set's documents into the scratch index, and nothing else; None if it was stopped."""
     if dataset.corpus is None:
         report = kb.ingest(
-            dataset.folder, source=dataset.name, on_progress=on_progress, should_stop=should_stop
+            dataset.folder,
+            source=dataset.name,
+            exclude=[f"/{name}" for name in LABEL_FILES],
+            on_progress=on_progress,
+            should_stop=should_stop,
         )
         names = {
             result.doc_id: result.doc_id.removeprefix(f"{dataset.name}/")

@@ -59,6 +59,10 @@ class GroupWriter:
             if groups.closed:
                 raise Closed
 
+        def pause(seconds: float) -> None:
+            groups.pause(seconds)
+            go_on()
+
         def replace() -> None:
             replace_documents(
                 writes,
@@ -69,7 +73,7 @@ class GroupWriter:
             )
 
         if writes:
-            with_retries(replace, sleep=groups.pause)
+            with_retries(replace, sleep=pause)
         held = [s.item.document for s in group if isinstance(s.item, Settled) and s.item.document]
         if held:
             touch_files(held, ports.ledger, generation=ports.generation)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +28,7 @@ from knowport.model import (
     SearchMode,
     Vector,
 )
+from knowport.pipelines.notices import failed_legs, why_nothing
 from knowport.pipelines.search import SearchOptions, search
 from knowport.ports import Embedder, KnowledgeSearchPort, Ledger
 from knowport.telemetry import Steps
@@ -222,9 +222,10 @@ def _assemble(
     steps: Steps,
 ) -> LookupResult:
     level = relevance.best(item.block.level for item in packing.evidence)
-    reasons = tuple(_why_nothing(ports, plan, attempts, packing, choice.selection))
+    selection = choice.selection
+    reasons = tuple(why_nothing(plan, attempts, selection, packing, ports.index, ports.ledger))
     searched = all(reason.code != "empty_index" for reason in reasons)
-    of_lookup = (*plan.notices, *_failed_legs(attempts), *reasons) if searched else reasons
+    of_lookup = (*plan.notices, *failed_legs(attempts), *reasons) if searched else reasons
     notices = (*of_lookup, *ports.notices)
     return LookupResult(
         lookup_id=f"lk_{uuid.uuid4().hex}",
@@ -237,7 +238,7 @@ def _assemble(
         level=level,
         calibrated=ports.thresholds.calibrated,
         evidence=packing.evidence,
-        drops=(*choice.selection.drops, *packing.drops),
+        drops=(*selection.drops, *packing.drops),
         notices=notices,
         timings=steps.taken,
     )
@@ -252,52 +253,3 @@ def _selected_attempt(
     if attempts:
         return attempts[-1].name
     return AttemptName.UNFILTERED if plan.category is None else AttemptName.FILTERED
-
-
-def _failed_legs(attempts: Sequence[Attempt]) -> Iterator[Notice]:
-    for failed in dict.fromkeys(a.failed_leg for a in attempts if a.failed_leg):
-        yield Notice("degraded", f"One leg of the search failed and the other answered. {failed}")
-
-
-def _why_nothing(
-    ports: LookupPorts,
-    plan: QueryPlan,
-    attempts: Sequence[Attempt],
-    packing: Packing,
-    selection: Selection,
-) -> Iterator[Notice]:
-    """The one reason why an answer has no evidence; asked only then, so it may cost a read."""
-    if packing.evidence:
-        return
-    hits = any(attempt.hits for attempt in attempts)
-    if ports.index is None or (not hits and ports.index.count(kb_scope=plan.kb_scope) == 0):
-        yield Notice(
-            "empty_index",
-            f"The index holds no documents in scope '{plan.kb_scope}': nothing was searched. "
-            "Ingest documents first (`knowport ingest PATH`), or name the right folder (--home, "
-            "KNOWPORT_HOME).",
-        )
-    elif not hits:
-        yield _no_hits(plan, attempts[-1], ports.ledger.categories(plan.kb_scope))
-    elif packing.drops:
-        yield Notice("budget_too_small", "Evidence was found, but none fits the budget.")
-    elif selection.drops:
-        yield Notice(
-            "below_threshold", "Something was found, but none of it is close enough to the query."
-        )
-
-
-def _no_hits(plan: QueryPlan, last: Attempt, known: tuple[str, ...]) -> Notice:
-    if plan.category is not None and plan.category not in known:
-        return Notice("unknown_category", _unknown_category(plan.category, known))
-    where = "" if last.category is None else f" in category '{last.category}'"
-    guessed = " The query names it; no other was searched." if where and not plan.category else ""
-    return Notice("nothing_found", f"Nothing was found{where}.{guessed}")
-
-
-def _unknown_category(category: str, known: tuple[str, ...]) -> str:
-    folded = list(dict.fromkeys(name.lower() for name in known))
-    near = difflib.get_close_matches(category.lower(), folded, n=3, cutoff=0.6)
-    nearest = [name for match in near for name in known if name.lower() == match] or known[:10]
-    hint = f" Did you mean: {', '.join(nearest)}?" if nearest else " No document has a category."
-    return f"No document has the category '{category}'.{hint}"

@@ -28,7 +28,6 @@ from knowport.ports import Ledger
 GROUP_DOCUMENTS, GROUP_CHUNKS = 100, 500
 # Where writes keep coming as fast as they are replayed, the last ones wait.
 MOST_PASSES = 20
-_READ = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +214,6 @@ class Filler:
         """How far it is, with what the group at hand adds."""
         done, hits, misses = self._done + more, self._hits + cached, self._misses + embedded
         self._on_progress(RebuildProgress("build", done, self._total, hits, misses))
-
-
-def expected_chunks(ledger: Ledger, generation: str) -> int:
-    """How many rows a generation that is not active should hold."""
-    doc_ids = list(ledger.built(generation))
-    return sum(
-        len(of_document)
-        for start in range(0, len(doc_ids), _READ)
-        for of_document in ledger.built_marks(generation, doc_ids[start : start + _READ]).values()
-    )
 
 
 def _is_current(write: Write, now: Mapping[str, DocumentInfo]) -> bool:

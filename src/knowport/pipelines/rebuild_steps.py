@@ -9,7 +9,7 @@ from dataclasses import replace
 from knowport.core.mismatch import REBUILD
 from knowport.errors import RebuildError
 from knowport.model import BuiltDocument, Generation
-from knowport.pipelines.rebuild_fill import Filler, expected_chunks
+from knowport.pipelines.rebuild_fill import Filler
 from knowport.pipelines.rebuild_ports import (
     BuildReport,
     Judge,
@@ -136,7 +136,7 @@ def _opened(generation: Generation, ports: RebuildPorts) -> Target:
 
 
 def _refuse_other_count(target: Target, ledger: Ledger) -> None:
-    expected, stored = expected_chunks(ledger, target.name), target.index.count()
+    expected, stored = ledger.built_chunks(target.name), target.index.count()
     if stored != expected:
         previous = target.generation.state == "previous"
         raise RebuildError(

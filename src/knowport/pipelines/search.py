@@ -86,13 +86,14 @@ class _Found:
 
 
 def _both_legs(index: KnowledgeSearchPort, plan: QueryPlan, request: SearchRequest) -> _Found:
+    """Both legs, at once."""
+    hits_by_words = index.begin_search(replace(request, mode="sparse"))
     try:
         dense = index.search(replace(request, mode="dense"))
     except EngineError as error:
-        sparse = index.search(replace(request, mode="sparse"))
-        return _Found(sparse, "sparse", failed_leg=f"dense: {error.message}")
+        return _Found(hits_by_words(), "sparse", failed_leg=f"dense: {error.message}")
     try:
-        sparse = index.search(replace(request, mode="sparse"))
+        sparse = hits_by_words()
     except EngineError as error:
         return _Found(dense, "dense", failed_leg=f"sparse: {error.message}")
     evidence = lexical_evidence(plan.terms, (*dense, *sparse))
@@ -118,7 +119,11 @@ def _assessed(
             query_han, relevance.han_share(hit.content)
         )
         return relevance.assess(
-            hit.scores.dense, coverages[hit.id], languages_differ=differ, thresholds=thresholds
+            hit.scores.dense,
+            coverages[hit.id],
+            terms=len(plan.terms),
+            languages_differ=differ,
+            thresholds=thresholds,
         )
 
     return Attempt(

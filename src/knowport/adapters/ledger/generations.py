@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, literal, select, update
+from sqlalchemy import Connection, Row, and_, case, func, literal, select, update
 
 from knowport.adapters.ledger import history
 from knowport.adapters.ledger.database import Store, slices, upsert
@@ -75,6 +75,13 @@ class GenerationStore(Store):
         query = select(built.c.doc_id, built.c.content_hash)
         with self._read() as connection:
             return dict(connection.execute(query.where(built.c.generation == generation)).all())
+
+    def built_chunks(self, generation: str) -> int:
+        query = select(func.coalesce(func.sum(built.c.chunk_count), 0))
+        with self._read() as connection:
+            return int(
+                connection.execute(query.where(built.c.generation == generation)).scalar_one()
+            )
 
     def built_marks(
         self, generation: str, doc_ids: Sequence[str]

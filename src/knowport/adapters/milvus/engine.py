@@ -14,6 +14,7 @@ import struct
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -28,6 +29,8 @@ from knowport.errors import ConfigurationError, EngineError, EngineUnavailable, 
 
 # pymilvus logs every failed call with its whole traceback; we raise the failure instead.
 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+# Lite 2.5.1 asks pkg_resources for its own version, which warns whoever runs it.
+warnings.filterwarnings("ignore", "pkg_resources is deprecated", UserWarning)
 
 # pymilvus takes a path for an embedded file by its ".db"; Lite 2.5.1 limits the rest.
 _EMBEDDED_NAME = re.compile(r"(?=.{4,36}\Z)[a-zA-Z0-9.\-_]+\.db")
@@ -36,6 +39,7 @@ _EMBEDDED_NAME = re.compile(r"(?=.{4,36}\Z)[a-zA-Z0-9.\-_]+\.db")
 _QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": False}
 # How long an engine may take to end after its process.
 ENDING_SECONDS = 15.0
+_LISTENS_WITHIN = 0.1  # seconds between two looks whether the embedded engine listens
 _UNAVAILABLE = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -74,12 +78,7 @@ class Engine:
             with translated(uri):
                 try:
                     with _child_output_on_stderr() if embedded else nullcontext():
-                        client = MilvusClient(
-                            uri,
-                            token=token,
-                            timeout=timeout,
-                            grpc_options=_QUIET if embedded else {},
-                        )
+                        client = _client(uri, token, timeout, embedded=embedded)
                 except ConnectionConfigException as error:
                     if embedded:
                         raise _cannot_open(Path(uri)) from error
@@ -104,6 +103,21 @@ class Engine:
     def close(self) -> None:
         """Close the connection; the last one to an embedded file in this process frees it."""
         self._opened.close()
+
+
+def _client(uri: str, token: str, timeout: float, *, embedded: bool) -> MilvusClient:
+    """A connected client. Lite gives its engine half a second to listen, and a busy machine takes
+    longer; so an embedded one is asked again."""
+    options = _QUIET if embedded else {}
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return MilvusClient(uri, token=token, timeout=timeout, grpc_options=options)
+        except MilvusException as error:
+            away = "Fail connecting" in str(error.message)
+            if not (embedded and away) or time.monotonic() > deadline:
+                raise
+        time.sleep(_LISTENS_WITHIN)
 
 
 @contextmanager

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
-import numpy as np
-from pymilvus import AnnSearchRequest, MilvusClient, RRFRanker, WeightedRanker
+from pymilvus import MilvusClient
 
-from knowport.adapters.milvus import filters
+from knowport.adapters.milvus import filters, searching
 from knowport.adapters.milvus.engine import Engine, translated
 from knowport.adapters.milvus.listing import PAGE_KEYS, stored_keys, stored_rows
-from knowport.adapters.milvus.schema import (
-    OUTPUT_FIELDS,
-    check_rows,
-    collection_schema,
-    from_key,
-    to_row,
-)
+from knowport.adapters.milvus.schema import check_rows, collection_schema, from_key, to_row
 from knowport.errors import ConfigurationError, EngineError
-from knowport.model import IndexedChunk, Scores, SearchHit, SearchRequest, StoredRow, Vector
+from knowport.model import IndexedChunk, SearchHit, SearchRequest, StoredRow
 
 # One upsert of 5,000 rows of 1,024 numbers took Lite 2.5.1 two minutes, and a server takes
 # messages of 64 MB at most.
@@ -28,8 +22,6 @@ MAX_BATCH_BYTES = 8_000_000
 # Lite 2.5.1 fails so when the last row has just gone, and once in thousands of searches while rows
 # are replaced: for a moment it counts more rows with a word than rows.
 _BM25_OF_A_MOMENT = "Invalid sparse row"
-# Reads our own writes at once; unlike Strong it does not wait for the writes of others.
-SEARCH_CONSISTENCY = "Session"
 EXACT_CONSISTENCY = "Strong"
 
 
@@ -99,76 +91,15 @@ class MilvusIndex:
             if self.count() == 0:
                 return ()
             self._known_to_hold_rows = True
-        with translated(f"searching collection {self.collection}"):
-            if request.mode == "dense":
-                return self._search_dense(request)
-            if request.mode == "sparse":
-                return self._search_sparse(request)
-            return self._search_hybrid(request)
+        return searching.search(self._engine, self.collection, request)
 
-    def _search_dense(self, request: SearchRequest) -> tuple[SearchHit, ...]:
-        rows = _rows(self._search_leg(request, request.vector, "dense_vector", OUTPUT_FIELDS))
-        return tuple(
-            _hit(row, Scores(dense=row.score, dense_rank=rank))
-            for rank, row in enumerate(sorted(rows, key=_best_first), start=1)
-        )
-
-    def _search_sparse(self, request: SearchRequest) -> tuple[SearchHit, ...]:
-        known = request.vector is not None
-        fields = [*OUTPUT_FIELDS, "dense_vector"] if known else OUTPUT_FIELDS
-        found = self._search_leg(request, request.query, "sparse_vector", fields)
-        rows = _rows(found, sign=self._engine.bm25_sign, query=request.vector)
-        return tuple(
-            _hit(row, Scores(dense=row.cosine, sparse=row.score, sparse_rank=rank))
-            for rank, row in enumerate(sorted(rows, key=_best_first), start=1)
-        )
-
-    def _search_leg(
-        self, request: SearchRequest, data: Any, field: str, output_fields: list[str]
-    ) -> Any:
-        return self._client.search(
-            self.collection,
-            data=[data],
-            anns_field=field,
-            filter=_scope_filter(request),
-            limit=request.retrieve_k,
-            output_fields=output_fields,
-            consistency_level=SEARCH_CONSISTENCY,
-            timeout=self._timeout,
-        )[0]
-
-    def _search_hybrid(self, request: SearchRequest) -> tuple[SearchHit, ...]:
-        # The filter goes on each leg: a filter given to hybrid_search itself is ignored.
-        expr = _scope_filter(request)
-        legs = [
-            AnnSearchRequest([request.vector], "dense_vector", {}, request.retrieve_k, expr=expr),
-            AnnSearchRequest([request.query], "sparse_vector", {}, request.retrieve_k, expr=expr),
-        ]
-        ranker = (
-            RRFRanker(request.rrf_k)
-            if request.ranker == "rrf"
-            else WeightedRanker(request.weight_dense, request.weight_sparse)
-        )
-
-        def fused(limit: int) -> Any:
-            return self._client.hybrid_search(
-                self.collection,
-                legs,
-                ranker,
-                limit=limit,
-                output_fields=[*OUTPUT_FIELDS, "dense_vector"],
-                consistency_level=SEARCH_CONSISTENCY,
-                timeout=self._timeout,
-            )[0]
-
-        # Engines break ties at the cut each in its own way. Two rows more than asked show whether
-        # the tie ends there (RRF ties come in pairs); if not, the whole union of the legs does.
-        wanted = request.retrieve_k
-        found = fused(wanted + 2)
-        if len(found) == wanted + 2 and found.distances[-1] == found.distances[wanted - 1]:
-            found = fused(2 * wanted)
-        rows = sorted(_rows(found, query=request.vector), key=_best_first)[:wanted]
-        return tuple(_hit(row, Scores(fused=row.score, dense=row.cosine)) for row in rows)
+    def begin_search(self, request: SearchRequest) -> Callable[[], tuple[SearchHit, ...]]:
+        """See KnowledgeSearchPort."""
+        plainly = partial(self.search, request)
+        one_leg = request.mode == "dense" or (request.mode == "sparse" and self._lexical)
+        if not (one_leg and self._known_to_hold_rows):
+            return plainly
+        return searching.begin(self._engine, self.collection, request, plainly)
 
     def count(self, *, kb_scope: str | None = None, doc_id: str | None = None) -> int:
         """See KnowledgeSearchPort."""
@@ -275,65 +206,6 @@ def _is_from(key: str, index: int) -> bool:
     """Whether a chunk has at least that number; a row of a document that is no chunk goes too."""
     number = key.rpartition("#chunk-")[2]
     return not number.isdecimal() or int(number) >= index
-
-
-def _scope_filter(request: SearchRequest) -> str:
-    return filters.equals(kb_scope=request.kb_scope, category=request.category)
-
-
-class _Row(NamedTuple):
-    """One row of a search: more ``score`` is better, ``cosine`` is None where it is not known."""
-
-    id: str
-    score: float
-    cosine: float | None
-    entity: dict[str, Any]
-
-
-def _rows(found: Any, *, sign: float = 1.0, query: Vector | None = None) -> list[_Row]:
-    """What pymilvus found for one query, in its order; cosines only if asked for by ``query``."""
-    cosines = [None] * len(found) if query is None else _cosines(query, found)
-    return [
-        _Row(from_key(key), sign * distance, cosine, row["entity"])
-        for key, distance, cosine, row in zip(
-            found.ids, found.distances, cosines, found, strict=True
-        )
-    ]
-
-
-def _cosines(query: Vector, found: Any) -> list[float]:
-    """Cosine of the query with the vector of each row, which must not have been read yet.
-
-    A row that is read gets its vector as a Python list of floats, which takes longer than all
-    else that is done with it; so the vectors are taken out of the answer in one piece before.
-    """
-    if not found:
-        return []
-    fields = [field.field_name for field in found.lazy_field_data]
-    vectors = found.lazy_field_data.pop(fields.index("dense_vector")).vectors
-    matrix = np.array(vectors.float_vector.data, dtype=np.float32).reshape(-1, vectors.dim)
-    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
-    return [float(value) for value in (matrix @ query) / lengths]
-
-
-def _best_first(row: _Row) -> tuple[float, str]:
-    return -row.score, row.id
-
-
-def _hit(row: _Row, scores: Scores) -> SearchHit:
-    entity = row.entity
-    return SearchHit(
-        id=row.id,
-        doc_id=entity["doc_id"],
-        chunk_index=int(entity["chunk_index"]),
-        content=entity["content"],
-        title=entity["title"],
-        breadcrumb=entity["breadcrumb"],
-        source=entity["source"],
-        category=entity["category"],
-        scores=scores,
-        metadata=entity["metadata"],
-    )
 
 
 def _batches(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

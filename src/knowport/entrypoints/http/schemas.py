@@ -82,7 +82,14 @@ class IngestBody(Body):
     category: str | None = None
     category_from_folder: bool = False
     kb_scope: Scope = None
+    include: list[str] = Field([], description="Only files that match, as in .gitignore.")
+    exclude: list[str] = Field([], description="No files that match, as in .gitignore.")
     force: bool = Field(False, description="Write unchanged files again.")
+    delete_missing: bool = Field(False, description="Delete documents whose files are gone.")
+    force_delete: bool = Field(
+        False, description="Also where the folder is empty, not all readable, or another one."
+    )
+    dry_run: bool = Field(False, description="Report what would happen, and write nothing.")
 
 
 class RebuildBody(Body):

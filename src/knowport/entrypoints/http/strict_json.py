@@ -4,6 +4,7 @@ is refused with 400."""
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from typing import Any, NoReturn
 
@@ -19,7 +20,9 @@ def loads(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _refused("invalid_utf8", f"Byte {error.start} of the body is not UTF-8.") from None
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+        )
     except RecursionError:
         raise _refused("too_deep", "The JSON of the body is nested too deeply.") from None
     except json.JSONDecodeError as error:
@@ -42,6 +45,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise _refused("invalid_json", f"{name} is not JSON.")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _refused("invalid_json", f"The number {text} is too large.")
+    return value
 
 
 def _refuse_surrogates(value: Any) -> None:

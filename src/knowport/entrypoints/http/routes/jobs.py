@@ -66,11 +66,17 @@ async def ingest(body: schemas.IngestBody, caller: Writer, request: Request) -> 
             category=body.category,
             category_from_folder=body.category_from_folder,
             kb_scope=scope,
+            include=body.include,
+            exclude=body.exclude,
             force=body.force,
+            delete_missing=body.delete_missing,
+            force_delete=body.force_delete,
+            dry_run=body.dry_run,
             on_progress=lambda now: reporter.progress(asdict(now)),
             should_stop=reporter.stopped,
         )
-        service.metrics.ingested(report)
+        if not body.dry_run:
+            service.metrics.ingested(report)
         return wire.report_json(report)
 
     return accepted(service.jobs.start("ingest", work, kb_scope=scope), service, request)
