@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
-from knowport.entrypoints.tracing import set_up_tracing
+from knowport.core.redaction import Redactor
+from knowport.entrypoints.tracing import cleaned, set_up_tracing
 from knowport.errors import ConfigurationError
 
 
@@ -71,3 +76,29 @@ def test_an_exporter_that_is_not_installed_is_named_with_the_way_to_it(
 
     with pytest.raises(ConfigurationError, match=r"opentelemetry\.exporter.*knowport\[otel\]"):
         set_up_tracing()
+
+
+def test_what_leaves_has_no_message_and_no_secret() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("library")
+    with tracer.start_as_current_span("call kp_0123456789abcdef") as span:
+        span.set_attribute("tool", "kp_0123456789abcdef")
+        span.set_attribute("count", 3)
+        span.record_exception(ValueError("quotes the query"))
+        span.set_status(StatusCode.ERROR, "quotes the query")
+    with tracer.start_as_current_span("other") as span:
+        span.set_status(StatusCode.ERROR, "EngineError")
+
+    first, second = (cleaned(span, Redactor()) for span in exporter.get_finished_spans())
+
+    assert first.name == "call ***"
+    assert dict(first.attributes or {}) == {"tool": "***", "count": 3}
+    assert first.events == ()
+    assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, None)
+    assert second.status.description == "EngineError"
+    assert (first.start_time, first.context) == (
+        exporter.get_finished_spans()[0].start_time,
+        exporter.get_finished_spans()[0].context,
+    )

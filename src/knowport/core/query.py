@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import regex
@@ -14,6 +15,8 @@ from knowport.model import Notice, QueryPlan, SearchMode
 
 MAX_QUERY_CHARS = 4_000
 
+# The categories Cc and Cs of Unicode.
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 # The engine's analyzer keeps Chinese words and ASCII letters and digits; nothing else is a term.
 _TERM = regex.compile(r"\p{Han}+|[0-9a-z]+")
 _STOP_HAN = frozenset(
@@ -88,8 +91,7 @@ def plan_query(
 
 def normalise_query(query: str) -> str:
     """NFKC, control characters and lone surrogates as spaces, white space folded, trimmed."""
-    kept = "".join(" " if unicodedata.category(c) in {"Cc", "Cs"} else c for c in query)
-    return " ".join(unicodedata.normalize("NFKC", kept).split())
+    return " ".join(unicodedata.normalize("NFKC", _CONTROL.sub(" ", query)).split())
 
 
 def has_lexical_terms(text: str) -> bool:

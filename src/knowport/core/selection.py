@@ -93,11 +93,11 @@ def _filled(
     return kept, left
 
 
-def selection_order(candidate: Candidate) -> tuple[int, str, list[tuple[int, AttemptName]]]:
-    """Sort key of candidates: rank, key and, as merged attempts have two of one, the better
-    rank that an attempt gave it."""
-    reasons = [(reason.rank, reason.attempt) for reason in candidate.reasons]
-    return candidate.rank, candidate.key, reasons
+def selection_order(candidate: Candidate) -> tuple[int, str, int, AttemptName]:
+    """Sort key of candidates: rank, key and, as merged attempts have two of one, the rank that
+    its attempt gave it."""
+    first = candidate.reasons[0]
+    return candidate.rank, candidate.key, first.rank, first.attempt
 
 
 def _deduplicate(ordered: Sequence[Candidate]) -> tuple[list[Candidate], list[Drop]]:

@@ -6,6 +6,7 @@ contains. The engine's analyzer does the searching; it cannot be asked what it m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import regex
@@ -14,9 +15,9 @@ from knowport.core.compose import folded
 from knowport.model import Term, TermKind
 
 # A run of Latin letters and digits with the joints that identifiers have.
-_RUN = regex.compile(r"/?[0-9A-Za-z]+(?:[-_.:/]+[0-9A-Za-z]+)*")
-_JOINT = regex.compile(r"[-_.:/]+")
-_CAMEL = regex.compile(r"(?:[A-Z][a-z0-9]+){2,}|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_RUN = re.compile(r"/?[0-9A-Za-z]+(?:[-_.:/]+[0-9A-Za-z]+)*")
+_JOINT = re.compile(r"[-_.:/]+")
+_CAMEL = re.compile(r"(?:[A-Z][a-z0-9]+){2,}|[a-z]+(?:[A-Z][a-z0-9]+)+")
 _HAN = regex.compile(r"\p{Han}+")
 
 STOP_WORDS = frozenset(
@@ -28,7 +29,7 @@ STOP_WORDS = frozenset(
     """.split()
 )
 # Question words and particles; single characters that also build nouns (从库, 在线, 就绪) are not.
-_STOP_HAN = regex.compile(
+_STOP_HAN = re.compile(
     r"为什么|怎么办|怎么样|怎么|怎样|什么|如何|多少|哪些|哪个|请问|[的了吗呢吧啊呀嘛哦么]"
 )
 

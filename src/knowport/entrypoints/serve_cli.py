@@ -37,7 +37,7 @@ def serve(
     server = {key: value for key, value in named.items() if value is not None}
     overrides = {**({"home": home} if home is not None else {}), "server": server}
     settings = load_settings(overrides, config=config)
-    set_up_tracing()
+    set_up_tracing(secrets_of(settings))
     with listen(settings.server) as listening, opened_with(settings) as kb:
         for warning in kb.warnings:
             err.print(f"Warning: {warning}", style="yellow", markup=False)

@@ -155,8 +155,9 @@ def _cosines(query: Vector, found: Any) -> list[float]:
     fields = [field.field_name for field in found.lazy_field_data]
     vectors = found.lazy_field_data.pop(fields.index("dense_vector")).vectors
     matrix = np.array(vectors.float_vector.data, dtype=np.float32).reshape(-1, vectors.dim)
-    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(query)
-    return [float(value) for value in (matrix @ query) / lengths]
+    squares = np.einsum("ij,ij->i", matrix, matrix) * (query @ query)
+    cosines: list[float] = ((matrix @ query) / np.sqrt(squares)).tolist()
+    return cosines
 
 
 def _best_first(row: _Row) -> tuple[float, str]:

@@ -57,6 +57,8 @@ def create_api(service: Service) -> FastAPI:
         description=DESCRIPTION,
         # Served below: making it takes a while, and the pages that show it load foreign scripts.
         openapi_url=None,
+        # Its spans would carry the whole address, and so ids and queries; ``observe`` makes ours.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
         redirect_slashes=False,
     )
