@@ -27,7 +27,6 @@ from knowport.pipelines.put import delete_present, put_file, put_text
 from support import HashEmbedder, page, stored_chunks
 from sync_support import MemoryIndex, add_generation, ingest_ports
 
-
 NIGHT = "早上九点交接，值班电话在公告栏。重启数据库之前先备份日志，再通知值班经理。\n"
 
 

@@ -135,6 +135,17 @@ def test_a_step_that_fails_names_the_kind_of_error_and_not_its_message(
     assert last.events == ()
 
 
+def test_what_is_traced_inside_a_step_is_its_child(spans) -> None:
+    with Steps("test")("outer"):
+        looked_up()
+    after = trace.get_current_span()
+
+    *inner, outer = spans.get_finished_spans()
+    assert {span.parent.span_id for span in inner} == {outer.context.span_id}
+    assert outer.parent is None
+    assert not after.get_span_context().is_valid, "the step's span is not current any more"
+
+
 def test_without_an_exporter_nothing_is_recorded(monkeypatch) -> None:
     recorded = []
     tracer = NoOpTracerProvider().get_tracer("knowport")

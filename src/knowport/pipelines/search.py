@@ -9,7 +9,7 @@ RRF loses to its better leg where one of them is noise (docs/adr/0007).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from knowport.core import relevance
 from knowport.core.fusion import fuse_legs
@@ -57,22 +57,26 @@ def search(
     The attempt's level is not set here: it is judged by what would be returned of it. Raises
     EngineError if every leg that was asked failed.
     """
-    request = SearchRequest(
-        query=plan.text,
-        vector=vector,
-        kb_scope=plan.kb_scope,
-        retrieve_k=options.retrieve_k,
-        mode=plan.mode if vector is not None else "sparse",
-        category=category,
-        ranker=options.ranker,
-        rrf_k=options.rrf_k,
-        weight_dense=options.weight_dense,
-        weight_sparse=options.weight_sparse,
-    )
-    if request.mode == "hybrid" and options.ranker == "adaptive":
-        found = _both_legs(index, plan, request)
+
+    def request(mode: SearchMode) -> SearchRequest:
+        return SearchRequest(
+            query=plan.text,
+            vector=vector,
+            kb_scope=plan.kb_scope,
+            retrieve_k=options.retrieve_k,
+            mode=mode,
+            category=category,
+            ranker=options.ranker,
+            rrf_k=options.rrf_k,
+            weight_dense=options.weight_dense,
+            weight_sparse=options.weight_sparse,
+        )
+
+    mode = plan.mode if vector is not None else "sparse"
+    if mode == "hybrid" and options.ranker == "adaptive":
+        found = _both_legs(index, plan, request("dense"), request("sparse"))
     else:
-        found = _Found(index.search(request), request.mode)
+        found = _Found(index.search(request(mode)), mode)
     return _assessed(plan, found, thresholds, category)
 
 
@@ -85,11 +89,13 @@ class _Found:
     failed_leg: str = ""
 
 
-def _both_legs(index: KnowledgeSearchPort, plan: QueryPlan, request: SearchRequest) -> _Found:
+def _both_legs(
+    index: KnowledgeSearchPort, plan: QueryPlan, by_meaning: SearchRequest, by_words: SearchRequest
+) -> _Found:
     """Both legs, at once."""
-    hits_by_words = index.begin_search(replace(request, mode="sparse"))
+    hits_by_words = index.begin_search(by_words)
     try:
-        dense = index.search(replace(request, mode="dense"))
+        dense = index.search(by_meaning)
     except EngineError as error:
         return _Found(hits_by_words(), "sparse", failed_leg=f"dense: {error.message}")
     try:
@@ -99,7 +105,7 @@ def _both_legs(index: KnowledgeSearchPort, plan: QueryPlan, request: SearchReque
     evidence = lexical_evidence(plan.terms, (*dense, *sparse))
     weights = leg_weights(plan.terms, evidence.coverage[sparse[0].id] if sparse else 0.0)
     prefer = evidence.in_headings.__getitem__
-    hits = fuse_legs(dense, sparse, weights=weights, k=request.rrf_k, prefer=prefer)
+    hits = fuse_legs(dense, sparse, weights=weights, k=by_words.rrf_k, prefer=prefer)
     return _Found(hits, "hybrid", weights, evidence.coverage)
 
 
