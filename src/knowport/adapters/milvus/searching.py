@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from pymilvus.exceptions import MilvusException
 from knowport.adapters.milvus import filters
 from knowport.adapters.milvus.engine import Engine, translated
 from knowport.adapters.milvus.schema import OUTPUT_FIELDS, from_key
-from knowport.model import Scores, SearchHit, SearchRequest, Vector
+from knowport.model import Metadata, Scores, SearchHit, SearchRequest, Vector
 
 # Reads our own writes at once; unlike Strong it does not wait for the writes of others.
 CONSISTENCY = "Session"
@@ -131,29 +132,36 @@ class _Row(NamedTuple):
     score: float
     cosine: float | None
     entity: dict[str, Any]
+    metadata: Metadata
 
 
 def _rows(found: Any, *, sign: float = 1.0, query: Vector | None = None) -> list[_Row]:
-    """What pymilvus found for one query, in its order; cosines only if asked for by ``query``."""
+    """What pymilvus found for one query, in its order; cosines only if asked for by ``query``.
+
+    pymilvus decodes vectors and JSON row by row when a row is first read. As lists of floats the
+    vectors alone take longer than all else that is done with a row, so both fields are taken out
+    before, each in one piece.
+    """
+    if not found:
+        return []
+    documents = _taken(found, "metadata").scalars.json_data.data
+    metadata = json.loads(b"[%s]" % b",".join(documents))
     cosines = [None] * len(found) if query is None else _cosines(query, found)
     return [
-        _Row(from_key(key), sign * distance, cosine, row["entity"])
-        for key, distance, cosine, row in zip(
-            found.ids, found.distances, cosines, found, strict=True
+        _Row(from_key(key), sign * distance, cosine, row["entity"], values)
+        for key, distance, cosine, row, values in zip(
+            found.ids, found.distances, cosines, found, metadata, strict=True
         )
     ]
 
 
-def _cosines(query: Vector, found: Any) -> list[float]:
-    """Cosine of the query with the vector of each row, which must not have been read yet.
-
-    A row that is read gets its vector as a Python list of floats, which takes longer than all
-    else that is done with it; so the vectors are taken out of the answer in one piece before.
-    """
-    if not found:
-        return []
+def _taken(found: Any, name: str) -> Any:
     fields = [field.field_name for field in found.lazy_field_data]
-    vectors = found.lazy_field_data.pop(fields.index("dense_vector")).vectors
+    return found.lazy_field_data.pop(fields.index(name))
+
+
+def _cosines(query: Vector, found: Any) -> list[float]:
+    vectors = _taken(found, "dense_vector").vectors
     matrix = np.array(vectors.float_vector.data, dtype=np.float32).reshape(-1, vectors.dim)
     squares = np.einsum("ij,ij->i", matrix, matrix) * (query @ query)
     cosines: list[float] = ((matrix @ query) / np.sqrt(squares)).tolist()
@@ -176,5 +184,5 @@ def _hit(row: _Row, scores: Scores) -> SearchHit:
         source=entity["source"],
         category=entity["category"],
         scores=scores,
-        metadata=entity["metadata"],
+        metadata=row.metadata,
     )
