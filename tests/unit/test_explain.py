@@ -277,6 +277,22 @@ def test_of_a_document_the_chunk_that_got_furthest_speaks() -> None:
     assert asked.where("a").message.startswith("a#chunk-1, ")
 
 
+def test_what_is_close_enough_only_behind_return_n_did_not_make_an_answer() -> None:
+    rows = [
+        *(Row(f"x{n}", content="lock wait", cosine=0.3, bm25=9 - n) for n in range(3)),
+        Row("late", content="lock", cosine=0.95, bm25=1),
+    ]
+    narrow = LookupOptions(search=SearchOptions(rrf_k=1_000), return_n=1)
+
+    asked = Asked(rows=rows, options=narrow)
+    first, *_ = asked.explain().candidates
+
+    assert (first["fate"], asked.result.found) == ("below_threshold", False)
+    found = asked.where("late")
+    assert found.reason == "beyond_return_n"
+    assert "so that the lookup found nothing" in found.message
+
+
 def test_out_of_budget() -> None:
     rows = [Row(name, content=LONG, cosine=0.95) for name in ("a", "b")]
     asked = Asked(rows=rows, options=replace(OPTIONS, max_chars=len(LONG) + 40))

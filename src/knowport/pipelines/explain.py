@@ -92,7 +92,7 @@ def whereabouts(
     fated_all = fated(result)
     seen = [pair for pair in fated_all if _is(name, pair[0].key, pair[0].hit)]
     if seen:
-        return _seen(document_id, seen, fated_all)
+        return _seen(document_id, seen, fated_all, found=result.found)
     doc_id, chunk = _parsed(name)
     info = ports.ledger.document(doc_id)
     if info is None or (chunk is not None and chunk >= info.chunk_count):
@@ -152,12 +152,16 @@ def _is(name: str, key: str, hit: SearchHit) -> bool:
 
 
 def _seen(
-    document_id: str, seen: list[tuple[Candidate, str]], every: list[tuple[Candidate, str]]
+    document_id: str,
+    seen: list[tuple[Candidate, str]],
+    every: list[tuple[Candidate, str]],
+    *,
+    found: bool,
 ) -> Whereabouts:
     # Of several chunks of a document the one that got furthest speaks for it.
-    found, fate = next((pair for pair in seen if pair[1] == "kept"), seen[0])
-    first, its_fate = next(pair for pair in every if pair[0].key == found.key)
-    score = round(found.assessment.score or 0.0, 6)
+    candidate, fate = next((pair for pair in seen if pair[1] == "kept"), seen[0])
+    first, its_fate = next(pair for pair in every if pair[0].key == candidate.key)
+    score = round(candidate.assessment.score or 0.0, 6)
     messages = {
         "kept": "It is in the answer.",
         "duplicate": f"It is the same evidence as the row {first.hit.id}, which was found at rank "
@@ -165,15 +169,18 @@ def _seen(
         "over_cap": "Enough better chunks of the same document came before it "
         "(rag.max_chunks_per_document).",
         "below_threshold": f"Its relevance score {score} is below the threshold.",
-        "beyond_return_n": "Enough better chunks came before it (rag.return_n).",
+        "beyond_return_n": "Enough better chunks came before it (rag.return_n)."
+        if found
+        else "None of the chunks that came first is close enough to the query (rag.return_n), so "
+        "that the lookup found nothing.",
         "out_of_budget": "It had no room in the answer (pack.max_chars).",
     }
     return Whereabouts(
         document_id,
         fate,
-        f"{found.key}, rank {found.rank}: {messages[fate]}",
-        found.hit.scores.dense_rank,
-        found.hit.scores.sparse_rank,
+        f"{candidate.key}, rank {candidate.rank}: {messages[fate]}",
+        candidate.hit.scores.dense_rank,
+        candidate.hit.scores.sparse_rank,
     )
 
 
