@@ -5,13 +5,20 @@ BIN := $(VENV)/bin
 # Idle OpenMP threads would otherwise spin and starve the engine beside them.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test lint unit bench clean
+.PHONY: demo test test-outside test-inside lint bench clean
 
 demo: $(BIN)/.installed ## ingest the example knowledge base and look things up
 	@$(BIN)/python examples/demo.py
 
-test: $(BIN)/.installed-dev lint ## everything CI runs
-	$(BIN)/pytest
+test: $(BIN)/.installed-dev lint ## everything CI runs, in two halves side by side
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line --keep-going test-outside test-inside
+
+# Commands, services and crashes: mostly waiting for processes of their own.
+test-outside: $(BIN)/.installed-dev
+	$(BIN)/pytest tests/wire tests/crash -o cache_dir=.cache/pytest-outside
+
+test-inside: $(BIN)/.installed-dev
+	$(BIN)/pytest --ignore=tests/wire --ignore=tests/crash -o cache_dir=.cache/pytest-inside
 
 lint: $(BIN)/.installed-dev
 	$(BIN)/ruff check .

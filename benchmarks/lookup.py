@@ -58,7 +58,8 @@ embedded Milvus Lite with exact (FLAT) search.
   raw two legs       two pymilvus searches, dense and BM25, 20 returned of each
   index hybrid       MilvusIndex.search, fused in the engine: the tie rule and the cosine on top
   pipeline rrf       the whole lookup on that, with a real SQLite ledger
-  pipeline adaptive  the whole lookup as it is by default: both legs read, fused by Knowport
+  pipeline adaptive  the whole lookup as it is by default: both legs searched at once, fused by
+                     Knowport
   KnowledgeBase      KnowledgeBase.lookup: that, with its trace stored in the ledger
   raw dense          one pymilvus search, 20 returned
   pipeline dense     the whole lookup in dense mode

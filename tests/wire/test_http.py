@@ -296,6 +296,14 @@ def test_every_framework_error_has_the_one_shape(client: httpx.Client) -> None:
     problem(client.put("/v1/documents?id=a", content=b"\xff", headers=bad), 400, "invalid_utf8")
 
 
+def test_an_error_is_never_as_long_as_what_it_is_about(client: httpx.Client) -> None:
+    long = client.post("/v1/lookup", json={"query": "x", "category": "c\n" * 100_000})
+    many = client.post("/v1/lookup", json={"query": "x", **{f"f{n}": 1 for n in range(5_000)}})
+
+    assert len(problem(long, 422, "invalid_input")["detail"]) <= 1_001
+    assert len(problem(many, 422, "invalid_request")["errors"]) == 50
+
+
 def test_a_fault_of_ours_tells_its_request_id_and_nothing_else(
     served: Running, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -448,6 +448,27 @@ def test_the_command_makes_lists_and_revokes_keys(tmp_path: Path) -> None:
     assert "keys list" in again.stderr
 
 
+def test_a_running_service_learns_of_keys_that_the_command_makes(tmp_path: Path) -> None:
+    """The command needs no engine, which the service holds."""
+
+    def until(client: httpx.Client, status: int) -> None:
+        deadline = time.monotonic() + 15
+        while client.get("/v1/status").status_code != status:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    home = tmp_path / "home"
+    with running(home, documents={}) as one:
+        until(one.client, 200)
+        made = knowport("keys", "create", "--scope=a", "--role=reader", "--json", home=home)
+        key = json.loads(made.stdout)
+        until(one.client, 401)
+        with one.as_holder(key["key"]) as client:
+            assert client.get("/v1/status").json()["kb_scope"] == "a"
+            knowport("keys", "revoke", key["key_id"], home=home)
+            until(client, 401)
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

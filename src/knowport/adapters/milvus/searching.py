@@ -174,15 +174,15 @@ def _best_first(row: _Row) -> tuple[float, str]:
 
 def _hit(row: _Row, scores: Scores) -> SearchHit:
     entity = row.entity
-    return SearchHit(
-        id=row.id,
-        doc_id=entity["doc_id"],
-        chunk_index=int(entity["chunk_index"]),
-        content=entity["content"],
-        title=entity["title"],
-        breadcrumb=entity["breadcrumb"],
-        source=entity["source"],
-        category=entity["category"],
-        scores=scores,
-        metadata=row.metadata,
+    return SearchHit(  # by position: by name it takes half as long again, for 40 hits a lookup
+        row.id,
+        entity["doc_id"],
+        int(entity["chunk_index"]),
+        entity["content"],
+        entity["title"],
+        entity["breadcrumb"],
+        entity["source"],
+        entity["category"],
+        scores,
+        row.metadata,
     )

@@ -19,6 +19,8 @@ from knowport.errors import EmbeddingError, InvalidInput, KnowportError, LoadErr
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
+MOST_ERRORS = 50
+MOST_CHARS = 1_000
 
 # By ``KnowportError.code``. 502: what we stand on answered wrongly; 503: later it may work.
 STATUS_OF = {
@@ -70,12 +72,15 @@ class Problem(HTTPException):
             "type": f"urn:knowport:problem:{self.code}",
             "title": HTTPStatus(self.status_code).phrase,
             "status": self.status_code,
-            "detail": redact(self.detail),
+            "detail": redact(_short(self.detail)),
             "code": self.code,
             "remedy": redact(self.remedy),
             "transient": self.transient,
             "request_id": request_id,
-            "errors": [{k: redact(v) for k, v in error.items()} for error in self.errors],
+            "errors": [
+                {k: redact(_short(v)) for k, v in error.items()}
+                for error in self.errors[:MOST_ERRORS]
+            ],
         }
 
     def body(self, request_id: str, redact: Redactor) -> bytes:
@@ -84,6 +89,11 @@ class Problem(HTTPException):
         # A message may quote what the client sent, and so hold what UTF-8 cannot carry.
         text = json.dumps(document, ensure_ascii=False)
         return text.encode("utf-8", errors="backslashreplace")
+
+
+def _short(text: str) -> str:
+    """A message may quote all that a client sent."""
+    return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}…"
 
 
 def as_problem(error: Exception) -> Problem:

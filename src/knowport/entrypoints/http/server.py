@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import FrameType
 
 import uvicorn
@@ -139,12 +141,20 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
+def _load_ahead() -> None:
+    """Load what would be loaded by the first request, while everybody else waits for it: the
+    engine's client takes SciPy in at the first search, where it is installed."""
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("scipy.sparse")
+
+
 def serve(kb: KnowledgeBase, listening: socket.socket, on_started: Callable[[str], None]) -> None:
     """Run the service over an open knowledge base until it is told to end.
 
     ``on_started`` is told the URL. Raises ConfigurationError.
     """
     refuse_workers(os.environ)
+    _load_ahead()
     refuse_open_network(kb, listening)
     url = address_of(listening)
     with announced(kb.settings.home, url):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +64,8 @@ async def read_upload(request: Request, asked: Mapping[str, str | None]) -> Uplo
     refuse_other_types(request, JSON, FORM, *TEXTS)
     kind = media_type(request)
     if kind == JSON:
-        return _of_json(strict_json.loads(await request.body()), asked)
+        # As large as a document may be, so not on the thread that answers everybody.
+        return _of_json(await asyncio.to_thread(strict_json.loads, await request.body()), asked)
     if kind == FORM:
         async with request.form(max_files=1, max_fields=len(FORM_FIELDS)) as form:
             return await _of_form(form, asked)
