@@ -161,9 +161,8 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     def _store_trace(self, result: LookupResult) -> None:
         keep, ledger = self.settings.trace, self._parts.ledger
         if keep.max_count and keep.max_age_days:
-            trace = trace_of(result, content=keep.content)
-            if keep.content:  # whoever pastes a log line as a query may paste a key with it
-                trace = self._redact.values(trace)
+            # Whoever pastes a log line as a query, or a key as a category, must not find it here.
+            trace = self._redact.values(trace_of(result, content=keep.content))
             ledger.store_trace(result.lookup_id, trace)
         # Also where no trace is kept any more: those of before are to go.
         if self._traced % _PRUNE_EVERY == 0:

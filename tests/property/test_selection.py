@@ -97,8 +97,8 @@ def test_no_chunk_is_dropped_without_cause(candidates, limits):
 @given(found, limits)
 def test_something_is_kept_where_one_of_the_first_is_relevant_and_nothing_else(candidates, limits):
     first: dict[str, bool] = {}
-    for candidate in sorted(candidates, key=lambda c: c.rank):
-        first.setdefault(candidate.key, near(candidate))
+    for found_one in sorted(candidates, key=lambda c: c.rank):
+        first.setdefault(found_one.key, near(found_one))
     relevant = any(list(first.values())[: limits["return_n"]])
 
     assert bool(select(candidates, **limits, is_relevant=near).kept) == relevant

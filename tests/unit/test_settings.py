@@ -440,3 +440,9 @@ def test_a_section_in_the_environment_may_be_json(environment):
     environment(RAG='{"retrieve_k": 9}', RAG__RETURN_N="3")
 
     assert widths() == (9, 3)
+
+
+def test_no_secret_in_the_address_of_the_embedder() -> None:
+    with pytest.raises(ConfigurationError, match="embedding.api_key") as refused:
+        load_settings({"embedding": {"base_url": "http://user:hunter22@localhost/v1"}})
+    assert "hunter22" not in str(refused.value)

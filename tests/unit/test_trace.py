@@ -344,3 +344,9 @@ def test_a_ledger_that_only_reads_answers_too(open_) -> None:
         assert [notice.code for notice in answer.notices] == ["trace_not_stored"]
     assert "disk is full" in answers[0].notices[0].message
     assert opened.stored() == []
+
+
+def test_a_key_that_is_given_as_a_category_is_not_kept(kb) -> None:
+    key = "kp_abcdefghijklmnopqrstuvwxyz012345"
+    result = kb.run_lookup(ASKED, category=key)
+    assert key not in json.dumps(kb.trace(result.lookup_id))

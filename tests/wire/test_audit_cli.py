@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,20 @@ def test_nothing_wrong(whole: Path) -> None:
 
     assert (code, err) == (0, "")
     assert out == "3 documents, 9 chunks, 9 searched for. No findings.\n"
+
+
+def test_an_altered_text_in_the_ledger_is_told_and_never_repaired_from(
+    whole: Path, tmp_path: Path
+) -> None:
+    home = Path(shutil.copytree(whole, tmp_path / "home"))
+    with closing(sqlite3.connect(home / "ledger.sqlite3")) as ledger, ledger:
+        ledger.execute("UPDATE texts SET text = text || ' altered' WHERE doc_id = 'kb/b.md'")
+
+    for options in ((), ("--repair",)):
+        code, out, _ = audit(home, "--json", *options)
+        report = json.loads(out)
+        assert code == 8
+        assert codes(report.get("after", report)) == [("altered_text", "kb/b.md", "")]
 
 
 def test_what_is_wrong_is_named_and_the_exit_code_says_so(spoilt: Path) -> None:

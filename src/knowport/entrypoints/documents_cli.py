@@ -34,8 +34,8 @@ def domains_check(as_json: Json = False, home: Home = None, config: Config = Non
     there is any. The catalogue is the domains.toml at the top of an ingested folder.
     """
     with opened(home, config) as kb:
-        findings = kb.check_domains()
         domains = kb.domains.domains
+        findings = kb.check_domains() if domains else ()  # no catalogue is nothing wrong
     if as_json:
         print_json(
             {

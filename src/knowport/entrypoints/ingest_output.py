@@ -151,9 +151,11 @@ def _print_notes(done: IngestReport) -> None:
         out.print(f"{moved} documents have another category than before.", markup=False)
     if done.vanished:
         shown = ", ".join(done.vanished[:5]) + (" ..." if len(done.vanished) > 5 else "")
+        refused = any(result.reason == "not_deleted" for result in done.files)
+        way = "" if refused else " --delete-missing deletes them."
         out.print(
             f"{len(done.vanished)} documents have no file in the folder and stay in the index: "
-            f"{shown}. --delete-missing deletes them.",
+            f"{shown}.{way}",
             markup=False,
         )
     if done.interrupted:

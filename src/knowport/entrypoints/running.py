@@ -47,7 +47,10 @@ def naming_service(home: Path) -> Iterator[None]:
     except IndexInUse as error:
         url = running_service(home)
         if url is not None:
-            error.remedy = f"A service runs over it: ask it, with --server {url}."
+            error.remedy = (
+                f"A service runs over it at {url}: give lookups, documents, ingests and status "
+                "--server, do the rest over its API (docs/http.md), or stop it first."
+            )
         raise
 
 

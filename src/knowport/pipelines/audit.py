@@ -33,6 +33,7 @@ FindingCode = Literal[
     "wrong_category",
     "unfinished",
     "wrong_marks",
+    "altered_text",
     "not_found_dense",
     "not_found_sparse",
 ]
@@ -52,6 +53,7 @@ class AuditFinding:
     ``wrong_category``   the row has another category than its document
     ``unfinished``       an interrupted write or delete that nobody has finished
     ``wrong_marks``      the ledger has not as many hashes of the document as it has chunks
+    ``altered_text``     the ledger's text is not the one that its content hash was made of
     ``not_found_dense``  a search by the chunk's own vector does not find it
     ``not_found_sparse`` a search by the chunk's own words does not find it
     """

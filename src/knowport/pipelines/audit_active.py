@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from knowport.core.compose import content_hash
 from knowport.errors import GenerationChanged
 from knowport.model import ChunkMark, DocumentInfo, IndexedChunk
 from knowport.pipelines.audit import (
@@ -69,7 +70,8 @@ def audit(
     def expected() -> Iterator[ExpectedDocument]:
         for info, document in _expected(ports.ledger):
             counts[info.doc_id] = len(document.hashes)
-            if info.state != "indexed" or info.chunk_count != len(document.hashes):
+            differs = info.state != "indexed" or info.chunk_count != len(document.hashes)
+            if differs or any(_altered_text(info, ports.ledger)):
                 suspects.add(info.doc_id)
             yield document
 
@@ -103,8 +105,12 @@ def repair(
     sample: int | None = DEFAULT_SAMPLE,
     on_progress: OnProgress = lambda _: None,
 ) -> RepairReport:
-    """Mend each document that ``before`` has a finding of, and audit again; raises as ``audit``."""
-    doc_ids = sorted({finding.doc_id for finding in before.findings})
+    """Mend each document that ``before`` has a finding of, and audit again; raises as ``audit``.
+
+    One whose text was altered is left as it is: there is nothing here to mend it from.
+    """
+    altered = {finding.doc_id for finding in before.findings if finding.code == "altered_text"}
+    doc_ids = sorted({finding.doc_id for finding in before.findings} - altered)
     mended = mend(
         doc_ids,
         ports,
@@ -147,6 +153,7 @@ def _confirmed(
             if info.state == "indexed":
                 expected.append(document)
                 findings += _wrong_marks(info, document)
+                findings += _altered_text(info, ports.ledger)
             else:
                 to_compare.remove(info.doc_id)
                 message = f"It is half done ({info.state}), and nobody is at it."
@@ -177,3 +184,12 @@ def _pages(items: Sequence[_T], size: int) -> Iterator[tuple[int, Sequence[_T]]]
     """Slices of a sequence, each with the number of items up to its end."""
     for start in range(0, len(items), size):
         yield min(start + size, len(items)), items[start : start + size]
+
+
+def _altered_text(info: DocumentInfo, ledger: Ledger) -> Iterator[AuditFinding]:
+    document = ledger.document_text(info.doc_id)
+    if document is not None and content_hash(document) != document.content_hash:
+        message = (
+            "The ledger's text is not the one it was given: ingest its file again with --force."
+        )
+        yield AuditFinding("altered_text", info.doc_id, "", message)

@@ -148,6 +148,13 @@ class EmbeddingSettings(Section):
         1_000, ge=0, le=1_000_000, description="queries whose vectors are kept in memory"
     )
 
+    @field_validator("base_url")
+    @classmethod
+    def _without_secrets(cls, value: str) -> str:
+        if "@" in urlsplit(value).netloc:
+            raise ValueError("put the key into embedding.api_key, not into the address")
+        return value
+
     @model_validator(mode="after")
     def _complete(self) -> EmbeddingSettings:
         if self.provider == "openai":

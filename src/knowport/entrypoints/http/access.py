@@ -85,7 +85,8 @@ def identify(scope: Scope, keys: AccessKeys) -> Caller:
             401,
             "unauthorized",
             "This needs an access key, and there is none in the request that can be used.",
-            remedy="Send `Authorization: Bearer kp_...` with a key made by `knowport keys create`.",
+            remedy="Send a key made by `knowport keys create` as the bearer token of the "
+            "Authorization header; the command line takes it from KNOWPORT_API_KEY.",
             headers={"WWW-Authenticate": 'Bearer realm="knowport"'},
         )
     return Caller(key.role, key.kb_scope, key.key_id)
