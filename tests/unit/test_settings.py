@@ -443,6 +443,6 @@ def test_a_section_in_the_environment_may_be_json(environment):
 
 
 def test_no_secret_in_the_address_of_the_embedder() -> None:
-    with pytest.raises(ConfigurationError, match="embedding.api_key") as refused:
+    with pytest.raises(ConfigurationError, match=r"embedding\.api_key") as refused:
         load_settings({"embedding": {"base_url": "http://user:hunter22@localhost/v1"}})
     assert "hunter22" not in str(refused.value)

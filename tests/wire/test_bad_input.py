@@ -574,7 +574,8 @@ def test_every_error_says_what_to_do() -> None:
         for below in kind.__subclasses__():
             yield from leaves(below)
 
-    kinds = set(leaves(KnowportError))
+    # What a client raises carries the code of the service's own error.
+    kinds = {kind for kind in leaves(KnowportError) if kind.__module__ == "knowport.errors"}
     assert len({kind.code for kind in kinds}) == len(kinds)
     assert IndexInUse.transient
     assert IndexInUse.exit_code == 5

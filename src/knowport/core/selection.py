@@ -10,10 +10,9 @@
 Relevance comes before the cap, so that a chunk that will not be shown cannot use up the room of
 one that would (docs/adr/0008).
 
-Because the walk goes on past a dropped candidate, later ones fill the place it leaves. They only
-fill up: where not one of the first return_n is relevant, nothing is
-kept. A candidate far down that reaches a threshold does so by chance more often than not
-(docs/adr/0008).
+Because the walk goes on past a dropped candidate, later ones fill the place it leaves. Under
+calibrated thresholds they only fill up: where not one of the first return_n is relevant, nothing is
+kept, as a candidate far down reaches a threshold by chance more often than not (docs/adr/0008).
 """
 
 from __future__ import annotations
@@ -56,8 +55,12 @@ def select(
     max_per_document: int,
     return_n: int,
     is_relevant: Callable[[Candidate], bool] = lambda _: True,
+    first_decide: bool = False,
 ) -> Selection:
-    """Select from candidates in order of rank, key and first reason; see the module's text."""
+    """Select from candidates in order of rank, key and first reason; see the module's text.
+
+    With ``first_decide`` nothing is kept where none of the first ``return_n`` is relevant.
+    """
     ordered = sorted(candidates, key=selection_order)
     unique, drops = _deduplicate(ordered)
     relevant: list[Candidate] = []
@@ -67,7 +70,7 @@ def select(
         else:
             drops.append(_drop(candidate, DropReason.BELOW_THRESHOLD))
     kept, left = _filled(relevant, max_per_document, return_n)
-    if not any(is_relevant(candidate) for candidate in unique[:return_n]):
+    if first_decide and not any(is_relevant(candidate) for candidate in unique[:return_n]):
         left += [_drop(candidate, DropReason.BEYOND_RETURN_N) for candidate in kept]
         kept = []
     drops += left

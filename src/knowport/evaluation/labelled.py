@@ -84,8 +84,8 @@ def collect(
 ) -> Collected:
     """Look every query up; judge what would be returned if no threshold held anything back.
 
-    A lookup is refused when not one of the first ``return_n`` reaches the lowest threshold
-    (``core.selection``), so a sample carries these and no others.
+    With a calibration a lookup is refused when not one of the first ``return_n`` reaches the
+    lowest threshold (``core.selection``), so a sample carries these and no others.
 
     Left out: a query that the embedder refused, whose lookup lost a leg or found nothing at all,
     and one whose documents are not in the index (then its label says nothing). Raises Stopped.

@@ -93,7 +93,7 @@ def lookup(
     with steps("search"):
         tried = _attempts(ports.index, plan, vector, ports.thresholds, options)
     with steps("select"):
-        choice = _choice(tried, options)
+        choice = _choice(tried, options, ports.thresholds)
     with steps("pack"):
         kept = choice.selection.kept
         blocks = [EvidenceBlock(found, found.assessment.level) for found in kept]
@@ -144,7 +144,7 @@ def _attempts(
 
     def attempt(category: str | None) -> _Tried:
         found = search(index, plan, vector, options.search, thresholds, category=category)
-        return _judged(found, options)
+        return _judged(found, options, thresholds)
 
     if plan.category is not None or plan.soft_category is None:
         return (attempt(plan.category),)
@@ -157,8 +157,8 @@ def _attempts(
     return (filtered, attempt(None)) if filtered.attempt.low_quality else (filtered,)
 
 
-def _judged(attempt: Attempt, options: LookupOptions) -> _Tried:
-    choice = _selected(identify(attempt), options)
+def _judged(attempt: Attempt, options: LookupOptions, thresholds: Thresholds) -> _Tried:
+    choice = _selected(identify(attempt), options, thresholds)
     level = relevance.best(kept.assessment.level for kept in choice.selection.kept)
     low_quality = _low_quality(level, attempt.hits)
     return _Tried(replace(attempt, level=level, low_quality=low_quality), choice)
@@ -175,21 +175,24 @@ def _low_quality(level: RelevanceLevel, hits: tuple[SearchHit, ...]) -> str:
     return "" if level is RelevanceLevel.HIGH else f"best_evidence_is_{level}"
 
 
-def _selected(candidates: tuple[Candidate, ...], options: LookupOptions) -> _Choice:
+def _selected(
+    candidates: tuple[Candidate, ...], options: LookupOptions, thresholds: Thresholds
+) -> _Choice:
     selection = select(
         candidates,
         max_per_document=options.max_chunks_per_document,
         return_n=options.return_n,
         is_relevant=lambda found: found.assessment.level is not RelevanceLevel.NONE,
+        first_decide=thresholds.calibrated,
     )
     return _Choice(candidates, selection)
 
 
-def _choice(tried: Sequence[_Tried], options: LookupOptions) -> _Choice:
+def _choice(tried: Sequence[_Tried], options: LookupOptions, thresholds: Thresholds) -> _Choice:
     """What the last attempt would return, or both merged if they ran in parallel."""
     if len(tried) == 1 or not options.parallel:
         return tried[-1].choice
-    return _selected(_merged(*tried, k=options.search.rrf_k), options)
+    return _selected(_merged(*tried, k=options.search.rrf_k), options, thresholds)
 
 
 def _merged(filtered: _Tried, unfiltered: _Tried, *, k: int) -> tuple[Candidate, ...]:
