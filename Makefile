@@ -11,7 +11,7 @@ demo: $(BIN)/.installed ## ingest the example knowledge base and look things up
 	@$(BIN)/python examples/demo.py
 
 test: $(BIN)/.installed-dev lint ## everything CI runs, in two halves side by side
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line --keep-going test-outside test-inside
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-outside test-inside
 
 # Commands, services and crashes: mostly waiting for processes of their own.
 test-outside: $(BIN)/.installed-dev

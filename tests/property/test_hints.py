@@ -9,6 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fakes import SCALE, FakeEmbedder, FakeIndex, FakeLedger, Row
+from knowport.core.compose import folded
 from knowport.core.domains import NO_DOMAINS, Catalogue, Domain, merge_catalogues
 from knowport.core.fusion import fuse_legs
 from knowport.core.lexical import coverage, leg_weights
@@ -182,7 +183,7 @@ def test_how_the_legs_are_fused_changes_no_level(query, rows, k) -> None:
 @given(queries, st.lists(texts, min_size=1, max_size=6))
 def test_coverage_is_a_share_and_whole_where_a_text_holds_the_query(query, others) -> None:
     terms = query_terms(query)
-    candidates = [query, *others]
+    candidates = [folded(text) for text in (query, *others)]
     whole, *rest = coverage(terms, places(terms, candidates), len(candidates))
 
     assert whole == 1.0
@@ -300,4 +301,4 @@ def test_every_term_of_a_query_is_contained_in_it(query) -> None:
     assert len(set(terms)) == len(terms)
     for term in terms:
         assert term.text == term.text.lower()
-        assert contains(text.lower(), term), term
+        assert contains(folded(text), term), term

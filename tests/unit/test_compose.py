@@ -1,9 +1,11 @@
 """core/compose.py: the text of a chunk that is searched."""
 
+import unicodedata
+
 import pytest
 
 from candidates import hit
-from knowport.core.compose import lexical_text, search_text, text_hash
+from knowport.core.compose import folded, lexical_text, search_text, text_hash
 from knowport.model import Chunk
 
 
@@ -46,9 +48,28 @@ def test_the_hash_is_the_sha_256_of_the_utf_8_bytes():
     assert text_hash("备份") == "70e372abbae5f619b7e4987ad1f48103f10060cc48f5333d37cdbade10051a5b"
 
 
-def test_the_text_that_terms_are_looked_for_in_is_lower_case_and_half_width():
+def test_the_text_that_terms_are_looked_for_in_has_lower_case_and_half_width_letters():
     found = hit(title="ＭｙＳＱＬ 手册", breadcrumb="锁", content="ERROR １２０５：超时。")
     plain = hit(title="MySQL", breadcrumb="锁", content="超时，重试。")
 
-    assert lexical_text(found) == "mysql 手册\n锁\nerror 1205:超时。"
-    assert lexical_text(plain) == "mysql\n锁\n超时，重试。"
+    assert lexical_text(found).decode() == "mysql 手册\n锁\nerror 1205:超时。"
+    assert lexical_text(plain).decode() == "mysql\n锁\n超时，重试。"
+
+
+@pytest.mark.parametrize("letters", ["０９", "ＡＺ", "ａｚ"])
+def test_all_full_width_letters_and_digits_are_folded(letters):
+    narrow = unicodedata.normalize("NFKC", letters).lower()
+
+    assert folded(f"键{letters}值").decode() == f"键{narrow}值"
+    assert {chr(c) for c in range(0x110000) if _is_folded(c)} == {
+        chr(c) for a, z in ("０９", "ＡＺ", "ａｚ") for c in range(ord(a), ord(z) + 1)
+    }
+
+
+def _is_folded(code: int) -> bool:
+    """Whether NFKC is applied for the sake of that character."""
+    return folded(f"{chr(code)}①".encode("utf-8", "replace").decode()).endswith(b"1")
+
+
+def test_a_lone_surrogate_in_a_text_is_no_error():
+    assert folded("a\ud800B") == b"a?b"

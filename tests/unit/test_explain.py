@@ -35,12 +35,20 @@ class Asked:
     """An explained lookup over the rows above, unless others are given."""
 
     def __init__(
-        self, query="lock wait", *, rows=ROWS, options=OPTIONS, embedder=None, failing=(), **asked
+        self,
+        query="lock wait",
+        *,
+        rows=ROWS,
+        options=OPTIONS,
+        embedder=None,
+        failing=(),
+        thresholds=SCALE,
+        **asked,
     ):
         self.index = FakeIndex(rows, dict(failing))
         self.embedder = embedder or FakeEmbedder()
         self.ports = LookupPorts(
-            self.embedder, FakeLedger(rows), self.index, "g1", SCALE, CATALOGUE
+            self.embedder, FakeLedger(rows), self.index, "g1", thresholds, CATALOGUE
         )
         self.options = options
         self.result = lookup(query, self.ports, options, **{"kb_scope": "default"} | asked)
@@ -284,7 +292,7 @@ def test_what_is_close_enough_only_behind_return_n_did_not_make_an_answer() -> N
     ]
     narrow = LookupOptions(search=SearchOptions(rrf_k=1_000), return_n=1)
 
-    asked = Asked(rows=rows, options=narrow)
+    asked = Asked(rows=rows, options=narrow, thresholds=replace(SCALE, calibrated=True))
     first, *_ = asked.explain().candidates
 
     assert (first["fate"], asked.result.found) == ("below_threshold", False)

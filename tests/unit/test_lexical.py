@@ -6,12 +6,13 @@ import pytest
 
 from candidates import hit
 from knowport.core import lexical
+from knowport.core.compose import folded
 from knowport.core.lexical import LegWeights, leg_weights, lexical_evidence
 from knowport.core.terms import places, query_terms
 
 
 def coverage(terms, texts):
-    return lexical.coverage(terms, places(terms, texts), len(texts))
+    return lexical.coverage(terms, places(terms, list(map(folded, texts))), len(texts))
 
 
 def test_coverage_is_the_share_of_the_weight_of_terms_that_a_text_holds():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from knowport.core.terms import Term, TermKind, contains, place, places, query_terms
+from knowport.core.compose import folded
+from knowport.core.terms import Term, TermKind, contains, places, query_terms
 
 IDENT, WORD, HAN = TermKind.IDENTIFIER, TermKind.WORD, TermKind.HAN
 
@@ -48,7 +49,7 @@ def test_the_terms_of_a_query(query, expected):
     ],
 )
 def test_a_text_contains_a_term_as_a_whole(text, term, kind, expected):
-    assert contains(text, Term(term, kind)) is expected
+    assert contains(text.encode(), Term(term, kind)) is expected
 
 
 @pytest.mark.parametrize(
@@ -57,17 +58,17 @@ def test_a_text_contains_a_term_as_a_whole(text, term, kind, expected):
         ("error 1205 (1205)", "1205", IDENT, 6),
         ("12055 then 1205.", "1205", IDENT, 11),
         ("processes es", "es", WORD, 10),
-        ("主从复制与复制", "复制", HAN, 2),
+        ("主从复制与复制", "复制", HAN, 6),
         ("nothing", "es", WORD, -1),
     ],
 )
 def test_the_place_of_a_term_is_where_it_first_stands_as_a_whole(text, term, kind, expected):
-    assert place(text, Term(term, kind)) == expected
+    assert places([Term(term, kind)], [text.encode()]) == [[expected]]
 
 
-def test_terms_are_looked_for_in_texts_as_they_are():
-    """Latin in any case and width, Chinese anywhere; a row for each term."""
-    texts = ["ERROR １２０５：主从", "error 12055", "MySQL 主 从"]
+def test_each_term_has_a_row_and_each_text_a_place_in_bytes():
+    """Latin in any case and width, Chinese anywhere."""
+    texts = [folded(text) for text in ("ERROR １２０５：主从", "error 12055", "MySQL 主 从")]
 
     assert places(query_terms("1205 主从 mysql"), texts) == [[6, -1, -1], [-1, -1, 0], [11, -1, -1]]
     assert places((), texts) == []

@@ -37,9 +37,8 @@ def test_a_command_that_finds_the_index_in_use_names_the_service(served: Running
     done = knowport("lookup", "x", home=served.kb.settings.home, hash_embedder=True)
 
     assert done.returncode == 5
-    assert done.stderr.splitlines()[-1] == (
-        f"A service runs over it: ask it, with --server {served.url}."
-    )
+    assert served.url in done.stderr
+    assert "--server" in done.stderr
 
 
 def test_lookup_explain_and_trace_ask_the_service(command) -> None:

@@ -14,7 +14,8 @@ from dataclasses import asdict
 from knowport.model import Chunk, Document, SearchHit
 
 _SLICE = 1_000_000  # characters
-_FULL_WIDTH = re.compile("[０-９Ａ-Ｚａ-ｚ]")
+# ０-９, Ａ-Ｚ and ａ-ｚ
+_FULL_WIDTH = re.compile(rb"\xef(?:\xbc[\x90-\x99\xa1-\xba]|\xbd[\x81-\x9a])")
 
 
 def search_text(chunk: Chunk) -> str:
@@ -28,20 +29,22 @@ def search_text(chunk: Chunk) -> str:
     return unicodedata.normalize("NFKC", f"{head}\n{chunk.content}".strip())
 
 
-def lexical_text(hit: SearchHit) -> str:
-    """Title, breadcrumb and content in lower case, to look for a query's terms in."""
+def lexical_text(hit: SearchHit) -> bytes:
+    """Title, breadcrumb and content, to look for a query's terms in; see ``folded``."""
     return folded(f"{hit.title}\n{hit.breadcrumb}\n{hit.content}")
 
 
-def folded(text: str) -> str:
-    """A text in lower case, as terms are looked for in it.
+def folded(text: str) -> bytes:
+    """A text as terms are looked for in it: UTF-8, in which Latin letters are lower case.
 
-    NFKC only where there are full-width letters or digits: over Chinese text it rewrites every
-    punctuation mark, which for the hits of a lookup takes longer than all the looking.
+    Bytes, because all hits of every lookup are read so, and over Chinese text ``str.lower`` and a
+    regular expression take three times as long as on bytes. NFKC only where there are full-width
+    letters or digits: it rewrites every Chinese punctuation mark.
     """
-    if _FULL_WIDTH.search(text):
-        text = unicodedata.normalize("NFKC", text)
-    return text.lower()
+    data = text.encode("utf-8", "replace")
+    if _FULL_WIDTH.search(data):
+        data = unicodedata.normalize("NFKC", text).encode("utf-8", "replace")
+    return data.lower()
 
 
 def text_hash(text: str) -> str:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from knowport.core.compose import folded
 from knowport.core.terms import places
 from knowport.model import LegWeights, SearchHit, Term, TermKind
 
@@ -40,8 +41,9 @@ class LexicalEvidence:
 def lexical_evidence(terms: Sequence[Term], hits: Iterable[SearchHit]) -> LexicalEvidence:
     """What the candidates of one lookup hold of a query's terms."""
     unique = {hit.id: hit for hit in hits}
-    headings = [f"{hit.title}\n{hit.breadcrumb}\n" for hit in unique.values()]
-    texts = [heading + hit.content for heading, hit in zip(headings, unique.values(), strict=True)]
+    headings = [folded(f"{hit.title}\n{hit.breadcrumb}\n") for hit in unique.values()]
+    contents = [folded(hit.content) for hit in unique.values()]
+    texts = [heading + content for heading, content in zip(headings, contents, strict=True)]
     found = places(terms, texts)
     ends = list(map(len, headings))
     in_headings = [0] * len(texts)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import regex
 
-from knowport.core.compose import folded
 from knowport.model import Term, TermKind
 
 # A run of Latin letters and digits with the joints that identifiers have.
@@ -72,46 +71,34 @@ def _is_identifier(run: str) -> bool:
     )
 
 
-def places(terms: Sequence[Term], texts: Sequence[str]) -> list[list[int]]:
-    """For each term a row: where it first stands in each text as it is, or -1.
-
-    By rows, and folding texts only for terms that have letters, because every term of a query is
-    looked for in every hit of every lookup.
-    """
-    lower: list[str] = []
+def places(terms: Sequence[Term], texts: Sequence[bytes]) -> list[list[int]]:
+    """For each term a row: where it first stands in each folded text, or -1."""
     rows = []
     for term in terms:
-        sought = term.text
+        sought = term.text.encode()
         if term.kind is TermKind.HAN:
             rows.append([text.find(sought) for text in texts])
         else:
-            lower = lower or [folded(text) for text in texts]
-            rows.append([place(text, term) if sought in text else -1 for text in lower])
+            rows.append([_place(text, sought) if sought in text else -1 for text in texts])
     return rows
 
 
-def place(text: str, term: Term) -> int:
-    """Where a lower-case text first holds a term, Latin between word borders and Chinese anywhere;
-    -1 if it does not."""
-    start = text.find(term.text)
-    if term.kind is TermKind.HAN:
-        return start
+def contains(text: bytes, term: Term) -> bool:
+    """Whether a folded text holds a term: Latin between word borders, Chinese anywhere."""
+    return places((term,), (text,))[0][0] >= 0
+
+
+def _place(text: bytes, sought: bytes) -> int:
+    """Where a text first holds a word as a whole, or -1."""
+    start = text.find(sought)
     while start >= 0:
-        end = start + len(term.text)
+        end = start + len(sought)
         if not (_joins(text, start - 1) or _joins(text, end)):
             break
-        start = text.find(term.text, start + 1)
+        start = text.find(sought, start + 1)
     return start
 
 
-def contains(text: str, term: Term) -> bool:
-    """Whether a lower-case text holds a term."""
-    return place(text, term) >= 0
-
-
-def _joins(text: str, position: int) -> bool:
-    """Whether the character there would make a term part of a longer word."""
-    if not 0 <= position < len(text):
-        return False
-    c = text[position]
-    return c.isascii() and c.isalnum()
+def _joins(text: bytes, position: int) -> bool:
+    """Whether the byte there would make a word part of a longer one."""
+    return 0 <= position < len(text) and text[position : position + 1].isalnum()
