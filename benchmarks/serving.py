@@ -117,7 +117,9 @@ def _single(
     result = {}
     for name, form in (("fresh", fresh), ("repeated", repeated)):
         spent: dict[str, list[float]] = {"in process": [], "HTTP": []}
-        for turn, query in enumerate(itertools.islice(itertools.cycle(queries), WARM_UP + count)):
+        # As few queries as the warm-up has turns, so that afterwards each was asked before.
+        turns = itertools.islice(itertools.cycle(queries[:WARM_UP]), WARM_UP + count)
+        for turn, query in enumerate(turns):
             ways: list[tuple[str, Callable[[str], float]]] = [
                 ("in process", lambda text: _timed(lambda: kb.lookup(text))),
                 ("HTTP", asker.one),

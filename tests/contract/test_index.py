@@ -749,6 +749,18 @@ def assert_unavailable_in_time(index: MilvusIndex, seconds: float) -> None:
         assert time.monotonic() - started < seconds, name
 
 
+def test_a_connection_that_was_closed_is_told(tmp_path: Path) -> None:
+    engine, index = embedded(tmp_path / "milvus.db")
+    index.create()
+    index.upsert_chunks([chunk()])
+    assert index.begin_search(request())() == index.search(request())
+    engine.close()
+
+    for call in (lambda: index.search(request()), index.begin_search(request())):
+        with pytest.raises(EngineError):
+            call()
+
+
 def test_an_embedded_engine_that_was_killed_is_told_in_time(tmp_path: Path) -> None:
     engine, index = embedded(tmp_path / "milvus.db", timeout=2)
     index.create()

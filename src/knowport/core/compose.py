@@ -38,7 +38,7 @@ def folded(text: str) -> bytes:
     """A text as terms are looked for in it: UTF-8, in which Latin letters are lower case.
 
     Bytes, because all hits of every lookup are read so, and over Chinese text ``str.lower`` and a
-    regular expression take three times as long as on bytes. NFKC only where there are full-width
+    regular expression take twice as long as on bytes. NFKC only where there are full-width
     letters or digits: it rewrites every Chinese punctuation mark.
     """
     data = text.encode("utf-8", "replace")
