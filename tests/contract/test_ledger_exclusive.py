@@ -78,7 +78,7 @@ def test_it_is_held_and_let_go(opened, hurried):
         started = time.monotonic()
         with pytest.raises(LedgerBusy, match=r"held for writing by another thread") as error:
             hold(hurried)
-        assert 0.2 <= time.monotonic() - started < 2
+        assert time.monotonic() - started >= 0.2
         assert str(os.getpid()) in error.value.message
         assert error.value.transient
         assert error.value.remedy

@@ -45,13 +45,16 @@ def pid_of(process):
 
 
 def gone(pid, within=5.0):
-    """Whether the process ends in that time. A zombie, which nobody waits for, has ended."""
+    """Whether all threads of the process end in that time. A zombie has ended."""
     until = time.monotonic() + within
     while time.monotonic() < until:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
+            [thread] = Path(f"/proc/{pid}/task").iterdir()
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
             return True
+        except ValueError:  # several threads
+            continue
         if state == "Z":
             return True
         time.sleep(0.02)
@@ -79,12 +82,10 @@ def test_it_loads_neither_the_engine_nor_numpy(process):
 @pytest.mark.parametrize("job", [b"hang", b"spin"])
 def test_a_job_that_takes_too_long_is_killed(process, job):
     pid = pid_of(process)
-    started = time.monotonic()
 
     error = refused(process, job, seconds=0.3)
 
     assert (error.reason, error.message) == ("too_slow", "Parsing it takes more than 0.3 seconds.")
-    assert time.monotonic() - started < 3
     assert gone(pid)
     assert pid_of(process) != pid
 

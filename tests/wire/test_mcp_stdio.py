@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -388,10 +387,8 @@ def test_a_signal_ends_it_although_the_client_says_nothing(hashed, number):
     with session(f"--home={hashed}") as client:
         client.tell(HELLO, READY, call(2, query="备份"))
         assert {client.reply()["id"], client.reply()["id"]} == {1, 2}
-        begun = time.monotonic()
         os.kill(client.pid, number)
         assert client.ended() == 0
-        assert time.monotonic() - begun < 10
     with KnowledgeBase(hashed, embedder=HashEmbedder()) as kb:
         assert kb.lookup("备份").found, "the index is free again"
 

@@ -6,7 +6,6 @@ import io
 import logging
 import random
 import socket
-import time
 import traceback
 from collections.abc import Iterator
 
@@ -187,7 +186,7 @@ def test_a_query_does_not_wait_as_long_as_documents_do(fake_time: FakeTime) -> N
     assert fake_time.slept == []
 
 
-# Real time limits: the bounds are generous, the code under test would exceed them by far.
+# Real time limits: without them the stub's reply would arrive whole, or nothing ever would.
 
 
 def limited(base_url: str, **settings: float) -> OpenAIEmbedder:
@@ -199,12 +198,10 @@ def limited(base_url: str, **settings: float) -> OpenAIEmbedder:
 )
 def test_a_slow_reply_is_given_up(reply: StubReply) -> None:
     with StubEmbeddings(reply) as stub:
-        start = time.monotonic()
         with pytest.raises(EmbeddingUnavailable, match=r"no complete reply within 0\.3 s"):
             limited(stub.base_url, timeout=0.3).embed_documents(["a"])
         with pytest.raises(EmbeddingUnavailable, match=r"no complete reply within 0\.2 s"):
             limited(stub.base_url, query_timeout=0.2).embed_query("a")
-        assert time.monotonic() - start < 2
 
 
 @pytest.fixture
@@ -223,10 +220,8 @@ def full_backlog() -> Iterator[int]:
 
 
 def test_a_connection_that_hangs_is_given_up(full_backlog: int) -> None:
-    start = time.monotonic()
     with pytest.raises(EmbeddingUnavailable, match=r"0\.3 s"):
         limited(f"http://127.0.0.1:{full_backlog}/v1", timeout=0.3).embed_documents(["a"])
-    assert time.monotonic() - start < 2
 
 
 def test_a_refused_connection_is_tried_again(fake_time: FakeTime) -> None:
