@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ import structlog
 from knowport import KnowledgeBase, load_settings
 from knowport.entrypoints.http.server import Server, address_of, listen
 from knowport.entrypoints.http.service import Service
+from knowport.model import Matrix
 from knowport.ports import Embedder
 from support import HashEmbedder, clean_environment, driver
 
@@ -37,6 +38,21 @@ FILES = {
     "down-after-milliseconds; clients must reconnect.\n",
     "notes.txt": "The badge printer on floor 3 uses cartridge HP-950XL.\n",
 }
+
+
+class GateEmbedder(HashEmbedder):
+    """Embeds documents only while ``gate`` is open; ``held`` says that it waits."""
+
+    def __init__(self) -> None:
+        super().__init__(batch_size=4)
+        self.gate, self.held = threading.Event(), threading.Event()
+        self.gate.set()
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        if not self.gate.is_set():
+            self.held.set()
+            assert self.gate.wait(30)
+        return super().embed_documents(texts)
 
 
 @dataclass

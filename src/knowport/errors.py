@@ -8,19 +8,22 @@
     ├── IndexMismatch           4   the index was built with other settings: rebuild
     ├── IndexInUse              5   another process holds the embedded file   (transient)
     ├── EngineError             6   Milvus refused or failed
-    │   └── EngineUnavailable   6   Milvus cannot be reached                  (transient)
+    │   ├── EngineUnavailable   6   Milvus cannot be reached                  (transient)
+    │   └── EngineFull          6   the disk of the embedded index is full
     ├── EmbeddingError          7   the embedder refused, or returned vectors that cannot be used
     │   └── EmbeddingUnavailable 7  the embedding endpoint is away or says to wait (transient)
     ├── LoadError               8   one file cannot be read as a document
     ├── LedgerError            11   the ledger cannot be read or written
-    │   └── LedgerBusy         11   another writer holds it for too long      (transient)
+    │   ├── LedgerBusy         11   another writer holds it for too long      (transient)
+    │   └── LedgerFull         11   the disk of the ledger is full
     ├── GenerationChanged       4   the index was switched in the middle of a write (transient)
     ├── RebuildError           14   a rebuild step that cannot be done in this state
-    └── UnknownDocument         9   no document has that id
+    ├── UnknownDocument         9   no document has that id
+    └── UnknownLookup           9   no lookup of that id has a trace (any more)
 
 The number is the exit code of the command line; 15 is an error of a running service that has none
-of these (``knowport.client``). 10 stands for an empty index, 1 for a lookup
-that found nothing, 130 for an interrupt; these are outcomes, not errors.
+of these (``knowport.client``), and an access key that it refuses is 3. 10 stands for an empty
+index, 1 for a lookup that found nothing, 130 for an interrupt; these are outcomes, not errors.
 
 Every error says what it is about (``message``) and what to do (``remedy``). ``transient`` tells
 whether the same call may succeed later without a change.
@@ -92,6 +95,12 @@ class EngineUnavailable(EngineError):
     transient = True
 
 
+class EngineFull(EngineError):
+    """The disk of the embedded index has no room for what is to be written."""
+
+    code = "engine_full"
+
+
 class EmbeddingError(KnowportError):
     """The embedder refused a text, or returned vectors that cannot be used.
 
@@ -131,6 +140,13 @@ class UnknownDocument(KnowportError):
     code = "unknown_document"
 
 
+class UnknownLookup(KnowportError):
+    """No lookup of that id has a trace, or none any more."""
+
+    exit_code = 9
+    code = "unknown_lookup"
+
+
 class LedgerError(KnowportError):
     """The ledger cannot be read or written."""
 
@@ -143,6 +159,12 @@ class LedgerBusy(LedgerError):
 
     code = "ledger_busy"
     transient = True
+
+
+class LedgerFull(LedgerError):
+    """The disk of the ledger is full."""
+
+    code = "ledger_full"
 
 
 class GenerationChanged(KnowportError):

@@ -161,9 +161,11 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     def _store_trace(self, result: LookupResult) -> None:
         keep, ledger = self.settings.trace, self._parts.ledger
         if keep.max_count and keep.max_age_days:
+            trace = trace_of(result, content=keep.content)
             # Whoever pastes a log line as a query, or a key as a category, must not find it here.
-            trace = self._redact.values(trace_of(result, content=keep.content))
-            ledger.store_trace(result.lookup_id, trace)
+            # Candidates are numbers and ids of what is stored anyway.
+            masked = {k: self._redact.values(v) for k, v in trace.items() if k != "candidates"}
+            ledger.store_trace(result.lookup_id, trace | masked)
         # Also where no trace is kept any more: those of before are to go.
         if self._traced % _PRUNE_EVERY == 0:
             ledger.prune_traces(max_age_days=keep.max_age_days, max_count=keep.max_count)
@@ -241,6 +243,12 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
             unfinished=len(parts.ledger.unfinished()),
             warnings=self.warnings,
         )
+
+    @property
+    def engine_ended(self) -> bool:
+        """Whether the embedded engine has ended, and nothing works until all is opened anew."""
+        engine = self._parts.engine
+        return engine is not None and engine.ended
 
     def close(self) -> None:
         """Release the engine and the ledger."""

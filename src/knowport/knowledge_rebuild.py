@@ -21,15 +21,21 @@ class Rebuilds:
         return Rebuild(self._parts.rebuild_ports())
 
     def evidence(
-        self, key: str, *, generation: str | None = None, at: str | None = None
+        self,
+        key: str,
+        *,
+        generation: str | None = None,
+        at: str | None = None,
+        kb_scope: str | None = None,
     ) -> EvidenceStatus:
         """Whether an evidence key that was cited still stands for the same text, and where that
         text is now.
 
         ``generation`` (as the answer named it) and ``at`` (UTC, ISO 8601) say when it was cited;
-        without them the oldest text that it is known to have stood for is meant. Raises
-        InvalidInput for what is no evidence key.
+        without them the oldest text that it is known to have stood for is meant. With a
+        ``kb_scope`` whatever stood in another one is as if it had never been. Raises InvalidInput
+        for what is no evidence key.
         """
         doc_id, _ = parse_evidence_key(key)
-        versions = self._parts.ledger.versions(doc_id)
+        versions = self._parts.ledger.versions(doc_id, kb_scope=kb_scope)
         return judge(key, versions, generation=generation, at=at)

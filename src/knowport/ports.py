@@ -216,8 +216,9 @@ class Ledger(Protocol):
         """Documents whose writing or deleting was interrupted."""
         ...
 
-    def versions(self, doc_id: str) -> tuple[DocumentVersion, ...]:
-        """History of a document, newest first; at most the last 50 versions are kept."""
+    def versions(self, doc_id: str, *, kb_scope: str | None = None) -> tuple[DocumentVersion, ...]:
+        """History of a document, newest first, in all scopes or in one; at most the last 50
+        versions are kept."""
         ...
 
     # -- catalogues and traces

@@ -745,6 +745,23 @@ def assert_unavailable(index: MilvusIndex) -> None:
             call()
 
 
+@pytest.mark.parametrize("home", [None, "", "/nowhere/home", "/proc"])
+def test_an_account_without_a_home_that_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    if home is None:
+        monkeypatch.delenv("HOME")
+    else:
+        monkeypatch.setenv("HOME", home)
+    engine, index = embedded(tmp_path / "milvus.db")
+    index.create()
+    index.upsert_chunks([chunk()])
+
+    assert len(index.search(request())) == 1
+    assert os.environ.get("HOME") == home
+    engine.close()
+
+
 def test_a_connection_that_was_closed_is_told(tmp_path: Path) -> None:
     engine, index = embedded(tmp_path / "milvus.db")
     index.create()

@@ -60,7 +60,7 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path):
 
     message, _ = failure(SqlLedger, f"sqlite:///{file}")
 
-    assert message == f"The ledger sqlite:///{file} failed: file is not a database."
+    assert message == f"The ledger {file} is damaged or is none: file is not a database."
     assert file.read_text().startswith("This is no database.")
 
 
@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_made_is_a_wrong_setting(tmp_path):
 def test_a_folder_in_place_of_the_file_is_an_error(tmp_path):
     message, _ = failure(SqlLedger, f"sqlite:///{tmp_path}")
 
-    assert message == f"The ledger sqlite:///{tmp_path} failed: unable to open database file."
+    assert message == f"The ledger {tmp_path} is damaged or is none: it is a folder."
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_back_again_after_catching_up(two):
     with pytest.raises(RebuildError) as error:
         two.activate("g1", activated_at=ONE, forced=False)
     assert error.value.message == (
-        "Generation g1 does not hold what the ledger knows: 3 documents differ (a, b, c)."
+        "Generation g1 does not hold what the ledger knows of 3 documents: a, b, c."
     )
     assert two.built("g1") == {"a": f"{1:064x}", "b": f"{2:064x}"}
     assert two.active_generation().name == "g2"
@@ -209,12 +209,12 @@ def test_a_third_generation_leaves_the_first_as_it_is(two):
 @pytest.mark.parametrize(
     ("spoil", "named"),
     [
-        (lambda ledger: ledger.drop_built("g2", ["a"]), "1 documents differ (a)."),
-        (lambda ledger: build(ledger, "g2", "b", content=9), "1 documents differ (b)."),
-        (lambda ledger: build(ledger, "g2", "gone"), "1 documents differ (gone)."),
+        (lambda ledger: ledger.drop_built("g2", ["a"]), "of 1 document: a."),
+        (lambda ledger: build(ledger, "g2", "b", content=9), "of 1 document: b."),
+        (lambda ledger: build(ledger, "g2", "gone"), "of 1 document: gone."),
         (
             lambda ledger: write(ledger, *(f"n{number}" for number in range(7))),
-            "7 documents differ (n0, n1, n2, n3, n4, ...).",
+            "of 7 documents: n0, n1, n2, n3, n4, ...",
         ),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_generation_that_differs_is_refused_and_nothing_changes(two, spoil, na
     with pytest.raises(RebuildError) as error:
         two.activate("g2", activated_at=NOON, forced=True)
 
-    assert error.value.message == f"Generation g2 does not hold what the ledger knows: {named}"
+    assert error.value.message == f"Generation g2 does not hold what the ledger knows {named}"
     assert error.value.remedy
     assert (two.generations(), two.documents(), two.built("g2"), two.versions("a")) == before
     assert two.built("g1") == {}
@@ -382,3 +382,23 @@ def test_marks_of_documents(ledger):
 
     assert ledger.marks(["a", "b", "unknown"]) == {"a": marks(3), "b": ()}
     assert ledger.marks([]) == {}
+
+
+def test_the_history_in_one_scope(two):
+    two.begin_delete("a")
+    two.commit_delete("a")
+    write(two, "a", chunks=1, content=9, kb_scope="other")
+
+    def contents(**scope):
+        found = two.versions("a", **scope)
+        return [(int(version.content_hash, 16), version.ended_by) for version in found]
+
+    assert contents() == [(9, ""), (1, "deleted")]
+    assert contents(kb_scope="other") == [(9, "")]
+    assert contents(kb_scope="default") == [(1, "deleted")]
+    assert contents(kb_scope="") == []
+    build(two, "g2", "a", chunks=5, content=9)
+    build(two, "g2", "b", chunks=3, content=2)
+    two.activate("g2", activated_at=NOON, forced=False)
+    assert contents(kb_scope="other") == [(9, ""), (9, "replaced")]
+    assert contents(kb_scope="default") == [(1, "deleted")]

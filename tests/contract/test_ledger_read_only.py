@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, event
 
+from knowport import KnowledgeBase, load_settings
 from knowport.adapters.ledger import SqlLedger, database
 from knowport.adapters.ledger.migrations import configuration
-from knowport.errors import LedgerBusy
+from knowport.adapters.milvus import Engine
+from knowport.errors import ConfigurationError, LedgerBusy, LedgerError
+from support import HashEmbedder
 
 from .ledgers import DOCUMENT, EMBEDDER, GENERATION, failure, ids, marks, planned, write
 
@@ -165,6 +168,43 @@ def test_a_file_that_is_empty_and_read_only(url, home, read_only):
     assert "has no tables yet and cannot get them" in message
 
 
+# -- a whole home -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_the_embedded_engine_says_that_it_must_write(home, read_only, what):
+    uri = home / "milvus.db"
+    uri.touch()
+    read_only()
+    if what == "file":
+        os.seteuid(0)
+        home.chmod(0o777)
+        os.seteuid(NOBODY)
+
+    with pytest.raises(ConfigurationError, match="can be read only") as error:
+        Engine.connect(str(uri))
+
+    assert str(home if what == "folder" else uri) in error.value.message
+    assert "milvus.uri" in error.value.remedy
+
+
+def test_a_read_only_home_answers_over_a_server(home, read_only, engines):
+    settings = load_settings(
+        {"home": home, "milvus": {"uri": engines.uri("lite-server"), "collection": "read_only"}}
+    )
+    with KnowledgeBase(settings=settings, embedder=HashEmbedder()) as kb:
+        kb.put("a", "# A\n\nalpha")
+    read_only()
+
+    with KnowledgeBase(settings=settings, embedder=HashEmbedder()) as kb:
+        answer = kb.lookup("alpha")
+        with pytest.raises(LedgerError, match="can be read only"):
+            kb.put("b", "# B\n\nbeta")
+
+    assert answer.found
+    assert [notice.code for notice in answer.notices] == ["trace_not_stored"]
+
+
 # -- full and locked --------------------------------------------------------------------------
 
 
@@ -179,9 +219,11 @@ def test_a_full_disk(url):
 
     big = replace(DOCUMENT, doc_id="big", text="x" * 1_000_000)
     message, _ = failure(ledger.begin_writes, [planned(big)])
-    assert message == f"The ledger {url} cannot be written: its disk is full."
+    file = url.removeprefix("sqlite:///")
+    assert message.startswith(f"The disk is full: {Path(file).parent} has ")
+    assert message.endswith(f"and the ledger {file} cannot be written.")
     message, _ = failure(ledger.store_trace, "lk_2", {"text": "x" * 1_000_000})
-    assert message.endswith("its disk is full.")
+    assert message.startswith("The disk is full: ")
 
     assert ids(ledger.documents()) == ("a", "b")
     assert ledger.trace("lk_2") is None

@@ -80,7 +80,7 @@ def test_the_last_script_is_the_version_of_the_tables(connection):
     scripts = ScriptDirectory.from_config(configuration(connection))
 
     assert scripts.get_heads() == [schema.HEAD]
-    assert [script.revision for script in scripts.walk_revisions()] == ["0002", "0001"]
+    assert [script.revision for script in scripts.walk_revisions()] == ["0003", "0002", "0001"]
 
 
 def test_the_scripts_make_the_same_tables_as_a_new_ledger(connection):
@@ -149,6 +149,30 @@ def test_a_version_that_is_stored_is_gone_on_from(connection, url):
     ledger.close()
 
 
+def test_versions_get_the_scope_of_their_document(connection, url):
+    command.upgrade(configuration(connection), "0001")
+    fill(connection)
+    command.upgrade(configuration(connection), "0002")
+    run(
+        connection,
+        "INSERT INTO versions (doc_id, generation, content_hash, since, until, ended_by, marks)"
+        " SELECT doc_id, 'g0', hash, '1', '2', 'deleted', marks FROM versions,"
+        " (SELECT 'aa' AS hash UNION SELECT 'old') hashes WHERE doc_id = 'a'",
+        "UPDATE documents SET kb_scope = 'other'",
+    )
+
+    ledger = SqlLedger(url)
+
+    found = ledger.versions("a", kb_scope="other")
+    assert {(version.generation, version.content_hash) for version in found} == {
+        ("g0", "aa"),
+        ("g1", "aa"),
+    }
+    assert ledger.versions("a", kb_scope="default") == ()
+    assert len(ledger.versions("a")) == 3
+    ledger.close()
+
+
 def test_several_can_migrate_at_once(first, url):
     fill(first)
     start = threading.Barrier(4)
@@ -185,14 +209,14 @@ def test_a_migration_that_fails_leaves_what_was_there(first, url):
 
 def test_a_newer_ledger_is_refused_and_left_alone(connection, url):
     SqlLedger(url).close()
-    run(connection, "UPDATE alembic_version SET version_num = '0003'")
+    run(connection, "UPDATE alembic_version SET version_num = '0004'")
 
     with pytest.raises(ConfigurationError) as error:
         SqlLedger(url)
 
-    assert "was written by a newer Knowport: its version is 0003" in error.value.message
+    assert "was written by a newer Knowport: its version is 0004" in error.value.message
     assert "Upgrade Knowport" in error.value.remedy
-    assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0003"
+    assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0004"
 
 
 def test_opening_a_ledger_of_today_imports_no_alembic(sqlite_url):

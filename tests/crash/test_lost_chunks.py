@@ -19,7 +19,7 @@ def test_chunks_that_the_engine_lost_are_noticed_and_written_anew(tmp_path: Path
         assert kb._parts.index is not None
         assert kb._parts.index.delete_by_doc_id("kb/a.md", from_index=1) == 1
 
-        with pytest.raises(EngineError, match=r"1 documents are not whole"):
+        with pytest.raises(EngineError, match=r"Not whole: 1 document"):
             kb.ingest(folder)
         assert kb.status().unfinished == 1
 

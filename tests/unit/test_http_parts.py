@@ -15,6 +15,7 @@ from knowport.entrypoints.http import strict_json
 from knowport.entrypoints.http.metrics import Metrics
 from knowport.entrypoints.http.problems import STATUS_OF, Problem, as_problem
 from knowport.entrypoints.http.rates import RateLimiter
+from knowport.entrypoints.http.replies import problems
 from knowport.model import FileOutcome, FileResult, IngestReport
 
 # -- rates ------------------------------------------------------------------------------------
@@ -128,6 +129,7 @@ def test_every_error_of_ours_has_a_status_that_says_whose_fault_it_is(kind: Any)
     assert 400 <= status <= 599
     if kind.transient:
         assert status == 503
+    assert status in problems(404, 409)  # so it is in the description of the routes
 
 
 def test_what_may_pass_says_when_to_try_again() -> None:

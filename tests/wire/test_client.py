@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,6 +18,7 @@ from knowport.client import (
     AccessDenied,
     ChunkText,
     Client,
+    EvidenceState,
     NotFound,
     RequestRefused,
     ServiceError,
@@ -24,7 +27,7 @@ from knowport.client import (
 )
 from knowport.client.errors import error_of
 from knowport.errors import ConfigurationError
-from knowport.model import Answer, FileOutcome
+from knowport.model import Answer, FileOutcome, IngestReport
 from support import make_folder
 
 LOCKS = "# 锁等待\n\n## 现象\n\n支付库报 ERROR 1205 (HY000) 🚑。\n\n## 处理\n\n终止持锁的会话。\n"
@@ -158,6 +161,34 @@ def test_a_job_that_failed_raises_what_it_failed_of(client, kb, monkeypatch):
     assert (raised.value.code, raised.value.exit_code) == ("configuration", 3)
 
 
+def test_a_job_is_cancelled_where_the_one_who_waits_says_so(client, kb, monkeypatch):
+    begun = threading.Event()
+
+    def endless(*_: Any, should_stop: Callable[[], bool], **__: Any) -> Any:
+        begun.set()
+        while not should_stop():
+            time.sleep(0.01)
+        return IngestReport([], 0, 0, 0.0, interrupted=True)
+
+    monkeypatch.setattr(kb, "ingest", endless)
+    job = client.ingest(str(kb.settings.server.ingest_roots[0]))
+    done = client.wait(job.job_id, should_stop=begun.is_set, every=0.02)
+    assert (done.state, done.result["interrupted"]) == ("cancelled", True)
+
+
+def test_an_audit_and_what_became_of_evidence(client):
+    job = client.wait(client.audit(sample=2).job_id, every=0.05)
+    assert (job.kind, job.result["probed"], job.result["findings"]) == ("audit", 2, [])
+    job = client.wait(client.audit(repair=True, sample="all").job_id, every=0.05)
+    assert job.result["after"]["probed"] == job.result["after"]["chunks"] == 5
+
+    key = "handbook/locks.md#chunk-0"
+    found = client.evidence(key)
+    assert (found.state, found.to, found.ambiguous) == (EvidenceState.CURRENT, (key,), False)
+    assert client.evidence(key, generation="g9").state is EvidenceState.UNKNOWN
+    assert client.evidence(key, at="2001-01-01").meanings == ()
+
+
 def test_a_rebuild_and_the_way_back(client):
     assert [g.name for g in client.rebuild.status().generations] == ["g1"]
     done = client.wait(client.rebuild.run().job_id, every=0.05)
@@ -166,6 +197,13 @@ def test_a_rebuild_and_the_way_back(client):
     assert (first.name, first.state, new.state) == ("g1", "previous", "active")
     assert new.documents_present == new.documents_known == 4
     assert client.lookup("ERROR 1205").generation == new.name
+
+    rows = client.rebuild.details()["generations"]
+    assert [(row["name"], row["forced"], row["collection_lost"]) for row in rows] == [
+        ("g1", False, False),
+        (new.name, False, False),
+    ]
+    assert rows[1]["report"]["searched_for"] == 5
 
     client.wait(client.rebuild.rollback().job_id, every=0.05)
     assert client.lookup("ERROR 1205").generation == "g1"
@@ -192,9 +230,9 @@ def test_status(client):
         (lambda c: c.document("no/such.md"), NotFound, "unknown_document", 9, 404),
         (lambda c: c.chunk("handbook/locks.md#chunk-9"), NotFound, "unknown_document", 9, 404),
         (lambda c: c.delete("no/such.md"), NotFound, "unknown_document", 9, 404),
-        (lambda c: c.trace("lk_none"), NotFound, "unknown_lookup", 15, 404),
+        (lambda c: c.trace("lk_none"), NotFound, "unknown_lookup", 9, 404),
         (lambda c: c.job("job/../x"), NotFound, "unknown_route", 15, 404),
-        (lambda c: c.ingest("/etc"), AccessDenied, "path_not_allowed", 15, 403),
+        (lambda c: c.ingest("/etc"), AccessDenied, "path_not_allowed", 3, 403),
         (lambda c: c.put("../x", "text"), RequestRefused, "invalid_input", 2, 422),
     ],
 )
@@ -220,14 +258,16 @@ def test_the_access_key_is_sent_and_never_told(tmp_path):
             assert reader not in repr(client) + str(vars(client))
             with pytest.raises(AccessDenied) as raised:
                 client.put("payroll/new.md", "text")
-            assert raised.value.code == "forbidden"
+            assert (raised.value.code, raised.value.exit_code) == ("forbidden", 3)
+            assert "KNOWPORT_API_KEY" in raised.value.remedy
             with pytest.raises(NotFound) as raised:
                 client.lookup("Payroll", kb_scope="default")
             assert raised.value.code == "unknown_scope"
         with Client(service.url, api_key=SECRET) as client:
             with pytest.raises(AccessDenied) as raised:
                 client.lookup("Payroll")
-            assert raised.value.status == 401
+            assert (raised.value.status, raised.value.exit_code) == (401, 3)
+            assert "KNOWPORT_API_KEY" in raised.value.remedy
             assert SECRET not in f"{raised.value!r} {raised.value} {raised.value.problem}"
 
 

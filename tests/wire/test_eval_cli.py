@@ -130,7 +130,7 @@ def test_some_failed_is_told_by_the_exit_code(base: Base) -> None:
     finally:
         bad.unlink()
     assert done.returncode == 8
-    assert "1 documents were not indexed: latin.md (unknown_encoding" in done.stderr
+    assert "Not indexed: 1 document: latin.md (unknown_encoding" in done.stderr
 
 
 def test_calibrate_refuses_says_why_and_stores_nothing(base: Base) -> None:

@@ -214,7 +214,7 @@ def test_a_lookup_leaves_a_trace_and_explain_none(tmp_path: Path, home: Path) ->
     first = only_json(run("lookup", query, "--json", home=own))
     second = only_json(run("lookup", query, "--json", home=own, TRACE__CONTENT="true"))
 
-    assert run("trace", explained, home=own).returncode == 2
+    assert run("trace", explained, home=own).returncode == 9
     plain = run("trace", first["lookup_id"], home=own)
     full = run("trace", second["lookup_id"], "--json", home=own)
 
@@ -227,12 +227,12 @@ def test_a_lookup_leaves_a_trace_and_explain_none(tmp_path: Path, home: Path) ->
 
 
 @pytest.mark.parametrize("lookup_id", ["lk_0", "'; drop table traces; --"])
-def test_an_unknown_trace_is_bad_input(home: Path, lookup_id: str) -> None:
+def test_an_unknown_trace_is_an_unknown_thing(home: Path, lookup_id: str) -> None:
     done = run("trace", lookup_id, "--json", home=home)
 
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (9, "")
     error = json.loads(done.stderr)["error"]
-    assert error["code"] == "invalid_input"
+    assert error["code"] == "unknown_lookup"
     assert "trace.max_age_days" in error["remedy"]
 
 

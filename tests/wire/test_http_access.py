@@ -238,6 +238,7 @@ def test_each_role_may_do_its_own_and_what_lesser_ones_may(
         ("reader", "POST", "/v1/lookup", {"json": {"query": "x"}}),
         ("reader", "POST", "/v1/explain", {"json": {"query": "x"}}),
         ("reader", "GET", "/v1/lookups/lk_x", {}),
+        ("reader", "GET", "/v1/evidence?id=none%23chunk-0", {}),
         ("reader", "GET", "/v1/documents", {}),
         ("reader", "GET", "/v1/status", {}),
         ("reader", "GET", "/v1/jobs", {}),
@@ -250,10 +251,12 @@ def test_each_role_may_do_its_own_and_what_lesser_ones_may(
         ("writer", "POST", "/v1/jobs/job_x/cancel", {}),
         ("admin", "GET", "/v1/generations", {}),
         ("admin", "POST", "/v1/generations", {"json": {"nonsense": 1}}),
+        ("admin", "POST", "/v1/generations/verify", {"json": {"nonsense": 1}}),
         ("admin", "POST", "/v1/generations/activate", {"json": {"nonsense": 1}}),
         ("admin", "POST", "/v1/generations/rollback", {"json": {"nonsense": 1}}),
         ("admin", "POST", "/v1/generations/abort", {}),
         ("admin", "DELETE", "/v1/generations/none", {}),
+        ("admin", "POST", "/v1/audit", {"json": {"nonsense": 1}}),
     ]
     ranks = ["reader", "writer", "admin"]
     for least, method, path, more in asked:

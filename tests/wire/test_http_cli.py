@@ -84,18 +84,67 @@ def test_files_are_sent_to_the_service(command, tmp_path: Path) -> None:
     assert {Path(f["path"]).name: (f["outcome"], f["reason"]) for f in report["files"]} == {
         "a.md": ("indexed", "new"),
         "b.bin": ("skipped", "unsupported_format"),
-        "c.md": ("failed", "empty"),
+        "c.md": ("skipped", "empty"),
         "d.txt": ("indexed", "new"),
     }
-    assert sent.returncode == 8
+    assert sent.returncode == 0
     assert again.stdout.startswith("0 indexed, 1 unchanged")
     assert (shown["category"], shown["text"], shown["source"]) == ("in", "Delta.", "more")
     assert [one.stdout for one in gone] == [
-        "Deleted more/a.md: 1 chunks.\n",
-        "Deleted more/in/d.txt: 1 chunks.\n",
+        "Deleted more/a.md: 1 chunk.\n",
+        "Deleted more/in/d.txt: 1 chunk.\n",
     ]
     assert watched.returncode == 2
     assert "--watch" in watched.stderr
+
+
+def test_a_file_has_the_same_outcome_here_and_over_a_service(
+    served: Running, command, tmp_path: Path
+) -> None:
+    """Of files that are no document, and of those that were one before."""
+    before = {"was.md": "# Was\n\nOnce.", "grew.md": "# G\n\nSmall."}
+    after = {
+        "was.md": "",
+        "grew.md": b"\0\1\2\3",
+        "empty.md": "",
+        "blank.txt": " \n\n\t\n",
+        "front.md": "---\ntitle: only this\n---\n",
+        "tags.html": "<html><body><p></p></body></html>",
+        "program.bin": b"\x7fELF\0\0\1",
+        "picture.png": b"\x89PNG\r\n\x1a\n\0\0",
+        "bad.pdf": b"%PDF-1.4\nnothing",
+        "broken.docx": b"PK\3\4nothing",
+        "fine.md": "# Fine\n\nWell.",
+    }
+    folder, home = tmp_path / "outcomes", tmp_path / "local"
+
+    def told(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
+        files = json.loads(done.stdout)["files"]
+        return {Path(file["path"]).name: (file["outcome"], file["reason"]) for file in files}
+
+    for files in (before, after):
+        make_folder(folder, files)
+        (folder / "link.md").unlink(missing_ok=True)
+        (folder / "link.md").symlink_to(folder / "fine.md")
+        here = knowport("ingest", folder, "--json", home=home, hash_embedder=True)
+        there = command("ingest", folder, "--json")
+        assert told(here) == told(there)
+        assert here.returncode == there.returncode
+
+    assert told(there)["empty.md"] == ("skipped", "empty")
+    assert told(there)["was.md"] == ("failed", "empty")
+    assert {outcome for outcome, _ in told(there).values()} == {"skipped", "failed", "indexed"}
+    for name in ("was.md", "grew.md", "fine.md"):
+        served.kb.delete(f"outcomes/{name}")
+
+
+def test_no_trace_of_a_lookup_is_an_unknown_thing(command, tmp_path: Path) -> None:
+    there = command("trace", "lk_nope")
+    here = knowport("trace", "lk_nope", home=tmp_path / "home", hash_embedder=True)
+
+    assert (there.returncode, here.returncode) == (9, 9)
+    assert "There is no trace of 'lk_nope'." in there.stderr
+    assert "There is no trace of 'lk_nope'." in here.stderr
 
 
 def test_a_service_that_is_not_there_is_named(tmp_path: Path) -> None:

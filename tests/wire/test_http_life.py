@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 
 from http_service import FILES, Serving, until_ready
 from knowport.client import Client, ServiceUnavailable
+from knowport.errors import EngineUnavailable
 from support import driver, knowport, make_folder, mark
 
 QUERY = {"query": "ERROR 1205 (HY000)"}
@@ -57,6 +59,36 @@ def test_it_says_where_it_listens_and_how_to_try_it(serving: Serving, home: Path
 
 
 # -- how it ends ------------------------------------------------------------------------------
+
+
+def test_it_ends_when_its_engine_was_killed_and_starts_again(serving: Serving, home: Path) -> None:
+    process = serving.start(home)
+    with httpx.Client(base_url=process.url) as client:
+        until_ready(client)
+    [engine] = [pid for pid in map(int, children_of(process.pid)) if "milvus" in command_of(pid)]
+    os.kill(engine, signal.SIGKILL)
+
+    assert driver().ended() == EngineUnavailable.exit_code
+    assert "The embedded engine has ended" in process.stderr.read_text()
+
+    process = serving.start(home)
+    with httpx.Client(base_url=process.url) as client:
+        until_ready(client)
+        assert client.post("/v1/lookup", json=QUERY).json()["found"] is True
+    process.tell(signal.SIGTERM)
+    assert driver().ended() == 0
+
+
+def children_of(pid: int) -> list[str]:
+    return [
+        child
+        for tasks in Path(f"/proc/{pid}/task").iterdir()
+        for child in (tasks / "children").read_text().split()
+    ]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 @pytest.mark.parametrize("keep_alive", [True, False])

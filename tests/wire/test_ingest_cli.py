@@ -92,7 +92,7 @@ def test_a_sync_from_the_first_to_the_last(folder: Path, home: Path, tmp_path: P
     assert outcomes(values, folder) == expected
     assert (values["vanished"], values["exit"], values["chunks_embedded"]) == (["kb/a.md"], 0, 2)
     said = ingest(folder, home).stdout
-    assert "1 documents have no file in the folder and stay in the index: kb/a.md." in said
+    assert "Without a file in the folder, and still in the index: 1 document: kb/a.md." in said
     values = report(folder, home, "--delete-missing")
     assert outcomes(values, folder)["a.md"] == "deleted"
     assert values["exit"] == 0
@@ -202,7 +202,7 @@ def test_other_category_options_are_told(folder: Path, home: Path) -> None:
     ingest(folder, home, "--category-from-folder")
     done = ingest(folder, home)
     assert done.returncode == 0
-    assert "2 documents have another category than before." in done.stdout
+    assert "Of another category than before: 2 documents." in done.stdout
 
 
 # -- watching -------------------------------------------------------------------------------------

@@ -158,6 +158,7 @@ def test_a_lost_index_is_built_again(home: Path) -> None:
     told = error(home, "lookup", mark("first", 1, 0, 0), code=4)
     assert "knowport rebuild run" in told["remedy"]
     assert "is gone" in as_json(home, "rebuild", "status")["next_step"]
+    assert "its collection is gone" in run(home, "rebuild", "status")[1]
     assert as_json(home, "rebuild", "run")["build"]["misses"] == 0
     found = as_json(home, "lookup", mark("first", 1, 0, 0))
     assert found["evidence"][0]["document_id"] == "kb/d01.md#chunk-0"

@@ -33,6 +33,7 @@ from knowport.core.calibration import Fingerprint
 from knowport.core.chunking import ChunkingOptions
 from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
 from knowport.core.mismatch import REBUILD
+from knowport.core.wording import counted
 from knowport.errors import EngineError, IndexMismatch, LedgerError
 from knowport.model import Generation, LookupResult
 from knowport.pipelines.ingest_ports import IngestPorts, ReadPorts
@@ -50,8 +51,9 @@ class Composition:
 
     ``embedder`` replaces the configured one; ``other_embedders`` are those that other generations
     may have been built with. ``lost_ok`` opens a knowledge base whose active collection is gone,
-    so that it can be rebuilt. Raises ConfigurationError, IndexInUse, IndexMismatch, EngineError
-    or LedgerError.
+    so that it can be rebuilt. Without an active generation a server must answer all the same, and
+    an index that the ledger does not know is refused. Raises ConfigurationError, IndexInUse,
+    IndexMismatch, EngineError or LedgerError.
     """
 
     find_files = staticmethod(find_files)
@@ -79,6 +81,7 @@ class Composition:
             {} if embedder else reach_of(settings),
             lost_ok=lost_ok,
         )
+        self._lost_ok = lost_ok
         self._of_start: list[str] = []
         try:
             self.catalogue = _catalogue(self.ledger.catalogues())
@@ -97,6 +100,8 @@ class Composition:
         """Open what is active and finish what an interruption left."""
         serving = self._pointer.refresh()
         if serving.generation is None or serving.index is None:
+            if not self._lost_ok:
+                self.generations.refuse_lost_ledger()
             return
         if not serving.differs and serving.index.exists():
             left = recover(
@@ -104,7 +109,7 @@ class Composition:
             )
             if left.left:
                 self._of_start.append(
-                    f"{left.left} documents are unfinished and could not be finished now: "
+                    f"Unfinished, and not to be finished now: {counted(left.left, 'document')}. "
                     f"{left.reason}"
                 )
             self.refresh_calibration()

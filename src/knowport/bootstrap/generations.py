@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from knowport.adapters.ledger import SqlLedger
-from knowport.adapters.milvus import ANALYZER, SCHEMA_VERSION, Engine, MilvusIndex
+from knowport.adapters.milvus import (
+    ANALYZER,
+    SCHEMA_VERSION,
+    Engine,
+    MilvusIndex,
+    collections,
+    is_embedded,
+)
 from knowport.bootstrap.embedders import embedder_of
 from knowport.bootstrap.serving import Serving
 from knowport.core.chunking import CHUNKER_VERSION, ChunkingOptions
@@ -110,18 +119,43 @@ class Generations:
             if self._ledger.active_generation() is not None:
                 return  # another process was quicker
             generation = self.new("g1", f"{self._settings.milvus.collection}_g1")
+            strange = self._collections()
+            if strange:
+                raise self._not_its_ledger(strange)
             index = self.index_of(generation)
-            if index.exists():
-                raise ConfigurationError(
-                    f"Milvus already has a collection {generation.collection}, which the ledger "
-                    f"{self._settings.home} does not know.",
-                    remedy="Use the ledger it was built with (home or ledger.url), or another "
-                    "milvus.collection.",
-                )
             index.prove_analyzer()
             self._ledger.save_generation(generation)
             self._ledger.activate(generation.name, activated_at=generation.created_at, forced=False)
             index.create()
+
+    def refuse_lost_ledger(self) -> None:
+        """For a ledger without a generation: where the engine holds generations all the same, the
+        ledger that knows them is lost or another one, and to call the index empty would be wrong.
+
+        Raises ConfigurationError then, and EngineUnavailable where a server cannot be reached. An
+        embedded file that is not there is not made.
+        """
+        if is_embedded(self._settings.milvus_uri) and not Path(self._settings.milvus_uri).exists():
+            return
+        strange = self._collections()
+        if strange and self._ledger.active_generation() is None:  # another process may have begun
+            raise self._not_its_ledger(strange)
+
+    def _collections(self) -> list[str]:
+        """Collections of generations that the engine holds under the configured name."""
+        pattern = re.compile(rf"{re.escape(self._settings.milvus.collection)}_g\d+(_[0-9a-f]+)?")
+        return [name for name in collections(self.connected()) if pattern.fullmatch(name)]
+
+    def _not_its_ledger(self, strange: Sequence[str]) -> ConfigurationError:
+        uri = self._settings.milvus_uri
+        away = f"move {uri} away" if is_embedded(uri) else "set another milvus.collection"
+        return ConfigurationError(
+            f"Milvus at {uri} already holds {', '.join(strange)}, which the ledger "
+            f"{self._ledger.where} does not know: it is empty, new, or not the one that belongs "
+            "to that index.",
+            remedy="Use the ledger that the index was built with (home or ledger.url), or restore "
+            f"it from a copy. If there is none, {away} and run `knowport ingest` again.",
+        )
 
     # -- opening ----------------------------------------------------------------------------
 

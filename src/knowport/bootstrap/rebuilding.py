@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from knowport.adapters.disk import left_in, says_full
 from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.milvus import Engine, collections, drop_collection, point_alias
 from knowport.bootstrap.generations import Generations, chunking_of
-from knowport.errors import ConfigurationError, EngineError, RebuildError
+from knowport.errors import ConfigurationError, EngineError, LedgerFull, RebuildError
 from knowport.model import Generation
 from knowport.pipelines.rebuild_ports import Lookup, RebuildPorts, Target
 from knowport.settings import Settings
@@ -80,6 +81,11 @@ def _alone(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a", encoding="utf-8")
     except OSError as error:
+        if says_full(error):
+            raise LedgerFull(
+                f"The disk is full: {left_in(path.parent)}, and {path.name} cannot be made.",
+                remedy="Free space there, then run the same again.",
+            ) from error
         raise ConfigurationError(
             f"{path} cannot be written: {error.strerror}.",
             remedy="Mend the permissions of the home, or name another one (KNOWPORT_HOME).",

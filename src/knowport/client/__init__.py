@@ -28,6 +28,7 @@ from knowport.client.values import (
     ServiceStatus,
     Stored,
 )
+from knowport.core.evidence_map import EvidenceState, EvidenceStatus
 
 __all__ = [
     "AccessDenied",
@@ -35,6 +36,8 @@ __all__ = [
     "Client",
     "DocumentPage",
     "DocumentText",
+    "EvidenceState",
+    "EvidenceStatus",
     "GenerationInfo",
     "GenerationList",
     "Job",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -14,11 +13,12 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter
 
-from knowport.client.errors import error_of
+from knowport.client.jobs import LongWork
 from knowport.client.reading import given, value_of
 from knowport.client.rebuild import Rebuild
 from knowport.client.transport import Call, Transport
-from knowport.client.values import ChunkText, DocumentPage, DocumentText, Job, ServiceStatus, Stored
+from knowport.client.values import ChunkText, DocumentPage, DocumentText, ServiceStatus, Stored
+from knowport.core.evidence_map import EvidenceStatus
 from knowport.errors import ConfigurationError
 from knowport.model import Answer, DocumentInfo, Metadata, SearchMode, TextFormat
 
@@ -27,15 +27,14 @@ T = TypeVar("T")
 _ANSWER = TypeAdapter(Answer)
 _CHUNK = TypeAdapter(ChunkText)
 _DOCUMENT = TypeAdapter(DocumentText)
-_JOB = TypeAdapter(Job)
-_JOBS = TypeAdapter(dict[str, list[Job]])
+_EVIDENCE = TypeAdapter(EvidenceStatus)
 _JSON = TypeAdapter(dict[str, Any])
 _PAGE = TypeAdapter(DocumentPage)
 _STATUS = TypeAdapter(ServiceStatus)
 _STORED = TypeAdapter(Stored)
 
 
-class Client:
+class Client(LongWork):
     """A client of one service. Safe to use from several threads.
 
     ``timeout`` is in seconds, for each wait on the network. What the service was too busy for
@@ -126,6 +125,19 @@ class Client:
     def trace(self, lookup_id: str) -> dict[str, Any]:
         """The stored trace of a lookup, as JSON values."""
         return self._get(_JSON, Call("GET", f"/v1/lookups/{quote(lookup_id, safe='')}"))
+
+    def evidence(
+        self,
+        document_id: str,
+        *,
+        generation: str | None = None,
+        at: str | None = None,
+        kb_scope: str | None = None,
+    ) -> EvidenceStatus:
+        """Whether an evidence key that was cited still stands for the same text, and where that
+        text is now; ``generation`` and ``at`` (UTC, ISO 8601) say when it was cited."""
+        query = {"id": document_id, "generation": generation, "at": at, "kb_scope": kb_scope}
+        return self._get(_EVIDENCE, Call("GET", "/v1/evidence", query=query))
 
     # -- documents --------------------------------------------------------------------------
 
@@ -224,59 +236,6 @@ class Client:
         query = {"id": doc_id, "kb_scope": kb_scope}
         values = self._get(_JSON, Call("DELETE", "/v1/documents", query=query))
         return int(values["chunks_deleted"])
-
-    # -- long work --------------------------------------------------------------------------
-
-    def ingest(
-        self,
-        path: str,
-        *,
-        source: str | None = None,
-        category: str | None = None,
-        category_from_folder: bool = False,
-        kb_scope: str | None = None,
-        force: bool = False,
-    ) -> Job:
-        """Begin to ingest a folder of the service's machine, below one of its ingest roots."""
-        body = given(
-            path=path,
-            source=source,
-            category=category,
-            category_from_folder=category_from_folder,
-            kb_scope=kb_scope,
-            force=force,
-        )
-        return self._get(_JOB, Call("POST", "/v1/ingest", body=body, repeatable=False))
-
-    def jobs(self) -> list[Job]:
-        """The jobs that the key may see, in order of creation."""
-        return self._get(_JOBS, Call("GET", "/v1/jobs"))["jobs"]
-
-    def job(self, job_id: str) -> Job:
-        return self._get(_JOB, Call("GET", f"/v1/jobs/{quote(job_id, safe='')}"))
-
-    def cancel(self, job_id: str) -> Job:
-        """Ask a job to stop; what it did until then stays."""
-        return self._get(_JOB, Call("POST", f"/v1/jobs/{quote(job_id, safe='')}/cancel"))
-
-    def wait(
-        self,
-        job_id: str,
-        *,
-        on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
-        every: float = 0.5,
-    ) -> Job:
-        """The job when it has ended, asked for every so many seconds. Raises ServiceError also
-        where the job failed."""
-        while True:
-            job = self.job(job_id)
-            if job.progress is not None:
-                on_progress(job.progress)
-            if job.problem is not None:
-                raise error_of(int(job.problem.get("status", 500)), job.problem)
-            if job.ended:
-                return job
-            time.sleep(every)
 
     # -- the service ------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from knowport.errors import KnowportError
+from knowport.errors import ConfigurationError, KnowportError
 
 
 class ServiceError(KnowportError):
@@ -40,7 +40,7 @@ class ServiceError(KnowportError):
         self.status = status
         self.problem = dict(problem or {})
         self.code = str(self.problem.get("code") or type(self).code)
-        self.exit_code = _EXIT_CODES.get(self.code, ServiceError.exit_code)
+        self.exit_code = _EXIT_CODES.get(self.code, type(self).exit_code)
         self.transient = bool(self.problem.get("transient", type(self).transient))
 
     @property
@@ -59,6 +59,7 @@ class ServiceUnavailable(ServiceError):
 class AccessDenied(ServiceError):
     """The access key is missing, wrong or expired, or its role does not allow this."""
 
+    exit_code = ConfigurationError.exit_code
     code = "unauthorized"
 
 
@@ -88,12 +89,20 @@ def error_of(status: int, problem: Mapping[str, Any]) -> ServiceError:
             kind = RequestRefused
         case _:
             kind = ServiceError
+    remedy = str(problem.get("remedy") or "")
+    if _of_the_key(kind, problem) and "KNOWPORT_API_KEY" not in remedy:
+        remedy = f"{remedy} Give the key as KNOWPORT_API_KEY, or as api_key=.".lstrip()
     return kind(
         str(problem.get("detail") or f"The service answered with HTTP status {status}."),
-        remedy=str(problem.get("remedy") or ""),
+        remedy=remedy,
         status=status,
         problem=problem,
     )
+
+
+def _of_the_key(kind: type[ServiceError], problem: Mapping[str, Any]) -> bool:
+    """Whether another access key would help: not where a path or a Host header is refused."""
+    return kind is AccessDenied and problem.get("code", "") in {"", "unauthorized", "forbidden"}
 
 
 def _exit_codes() -> dict[str, int]:

@@ -6,7 +6,8 @@ The text is expected to be normalised (LF line ends).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +21,9 @@ from knowport.core.text import grapheme_cut
 
 MAX_HEADING = 200
 """Most characters of a heading in a breadcrumb: a setext heading may be a whole paragraph."""
+
+WINDOW = 1_000_000
+"""Characters that are parsed at once: the parser takes six times the memory of its text."""
 
 _COMMENTS = regex.compile(r"(?:<!--(?:[^-]|-(?!->))*+-->|\s)*+")
 _ONLY_MARKUP = regex.compile(r"[\s>*+#-]*+")
@@ -59,11 +63,12 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-def parse_markdown(text: str, start: int = 0) -> list[Section]:
+def parse_markdown(text: str, start: int = 0, *, window: int = WINDOW) -> list[Section]:
     """Sections of ``text[start:]`` in order; ``start`` is at the start of a line.
 
     Only top-level headings open a section: one in a quote or a list item is text. Every line that
-    is not blank belongs to exactly one block.
+    is not blank belongs to exactly one block. ``window`` has no influence on that; the text of a
+    heading uses link definitions up to about so many characters after it.
     """
     starts = [start]
     starts.extend(newline.end() for newline in regex.finditer("\n", text, pos=start))
@@ -89,7 +94,7 @@ def parse_markdown(text: str, start: int = 0) -> list[Section]:
                 )
             )
 
-    for token, title, line, end_line in _top_level(text[start:], len(starts) - 1):
+    for token, title, line, end_line in _top_level(text, starts, window):
         block = _block(token, title, text, starts[line], starts[end_line] - 1)
         if block is None:
             continue
@@ -105,21 +110,39 @@ def parse_markdown(text: str, start: int = 0) -> list[Section]:
     return sections
 
 
-def _top_level(source: str, line_count: int) -> Iterator[tuple[Token | None, str, int, int]]:
-    """Top-level tokens with heading text and line range; None for lines that have no token."""
-    covered = 0
+def _top_level(
+    text: str, starts: Sequence[int], window: int
+) -> Iterator[tuple[Token | None, str, int, int]]:
+    """Top-level tokens with heading text and line range; None for lines that have no token.
+
+    Of each window the last token is left to the next one, which begins with it: how far it goes,
+    and whether it is one, may depend on what follows. Where a window holds no other, it grows.
+    """
+    begin, covered, line_count = 0, 0, len(starts) - 1
+    size = window
     env: dict[str, object] = {}  # takes the link definitions, which headings may use
-    tokens = _BLOCKS.parse(source, env)
-    for position, token in enumerate(tokens):
-        if token.level > 0 or token.nesting < 0 or token.map is None:
-            continue
-        line, end_line = token.map
-        if covered < line:  # link definitions give no token, but are text
-            yield None, "", covered, line
-        heading = token.type == "heading_open"
-        title = _plain(tokens[position + 1].content, env) if heading else ""
-        yield token, title, line, end_line
-        covered = end_line
+    while begin < line_count:
+        stop = bisect_left(starts, starts[begin] + size, begin + 1, line_count)
+        tokens = _BLOCKS.parse(text[starts[begin] : starts[stop]], env)
+        found = [
+            (token, begin + token.map[0], begin + token.map[1], position)
+            for position, token in enumerate(tokens)
+            if token.level == 0 and token.nesting >= 0 and token.map is not None
+        ]
+        following = line_count
+        if stop < line_count:
+            following = found.pop()[1] if found else begin
+            if following == begin:
+                size *= 2
+                continue
+        for token, line, end_line, position in found:
+            if covered < line:  # link definitions give no token, but are text
+                yield None, "", covered, line
+            heading = token.type == "heading_open"
+            title = _plain(tokens[position + 1].content, env) if heading else ""
+            yield token, title, line, end_line
+            covered = end_line
+        begin, size = following, window
     if covered < line_count:
         yield None, "", covered, line_count
 

@@ -43,12 +43,12 @@ class Redactor:
         return _BEARER.sub(rf"\1 {MASK}", text)
 
     def values(self, value: Any) -> Any:
-        """JSON values without secrets in their texts."""
+        """JSON values without secrets in their texts; names of fields are as they were."""
         match value:
             case str():
                 return self(value)
             case Mapping():
-                return {self(name): self.values(item) for name, item in value.items()}
+                return {name: self.values(item) for name, item in value.items()}
             case list() | tuple():
                 return [self.values(item) for item in value]
             case _:

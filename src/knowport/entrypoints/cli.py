@@ -59,7 +59,7 @@ app = typer.Typer(
 )
 app.add_typer(ingest_cli.app)
 app.add_typer(audit_cli.app)
-app.add_typer(rebuild_cli.app)  # `rebuild` and `evidence`
+app.add_typer(rebuild_cli.rebuild_app, name="rebuild")
 app.add_typer(lookup_cli.app)
 app.add_typer(documents_cli.documents_app, name="documents")
 app.add_typer(documents_cli.domains_app, name="domains")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from knowport.core.wording import counted
 from knowport.entrypoints import render, wire
 from knowport.entrypoints.options import (
     EXIT_PARTIAL,
@@ -46,7 +47,8 @@ def domains_check(as_json: Json = False, home: Home = None, config: Config = Non
     else:
         for finding in findings:
             out.print(f"{finding.code}: {finding.message}", markup=False)
-        out.print(f"{len(domains)} domains, {len(findings)} findings.", markup=False)
+        said = f"{counted(len(domains), 'domain')}, {counted(len(findings), 'finding')}."
+        out.print(said, markup=False)
     if findings:
         raise typer.Exit(EXIT_PARTIAL)
 
@@ -105,4 +107,4 @@ def documents_delete(
     if as_json:
         print_json({"doc_id": doc_id, "chunks_deleted": removed})
     else:
-        out.print(f"Deleted {doc_id}: {removed} chunks.", markup=False)
+        out.print(f"Deleted {doc_id}: {counted(removed, 'chunk')}.", markup=False)

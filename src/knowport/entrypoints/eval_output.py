@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knowport.core.wording import counted
 from knowport.entrypoints.options import err
 from knowport.errors import InvalidInput
 from knowport.evaluation import tables
@@ -66,7 +67,8 @@ class Progress:
         self._name, self._clock, self._next = name, clock, 0.0
 
     def ingest(self, now: IngestProgress) -> None:
-        self._say(f"ingest {now.files_done}/{now.files_total} documents, {now.chunks_done} chunks")
+        chunks = counted(now.chunks_done, "chunk")
+        self._say(f"ingest {now.files_done}/{counted(now.files_total, 'document')}, {chunks}")
 
     def queries(self, done: int, total: int) -> None:
         self._say(f"queries {done}/{total}", last=done == total)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 from rich.progress import (
     BarColumn,
@@ -19,6 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from knowport.core.wording import counted
 from knowport.entrypoints.options import err, out
 from knowport.errors import KnowportError
 from knowport.model import FileOutcome, FileResult, IngestProgress, IngestReport
@@ -27,25 +29,29 @@ from knowport.model import FileOutcome, FileResult, IngestProgress, IngestReport
 class StopOnInterrupt:
     """The first Ctrl-C asks the ingest to stop where nothing is half done; the second stops it."""
 
+    ASKED = "Stopping after the batch at hand. Ctrl-C again to stop at once."
+    LEFT = "Interrupted. What was half done is finished at the next start."
+
     def __init__(self) -> None:
         self._asked = False
 
     def asked(self) -> bool:
         return self._asked
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         signal.signal(signal.SIGINT, self._before)
         if kind is KeyboardInterrupt:
-            err.print("Interrupted. What was half done is finished at the next start.")
+            err.print(self.LEFT)
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
-        err.print("Stopping after the batch at hand. Ctrl-C again to stop at once.")
+        err.print(self.ASKED)
 
 
 @contextmanager
@@ -90,7 +96,10 @@ def _progress_lines() -> Callable[[IngestProgress], None]:
         if tenth <= shown:
             return
         shown, elapsed = tenth, time.monotonic() - began
-        said = [f"{now.files_done}/{now.files_total} files", f"{now.chunks_done} chunks"]
+        said = [
+            f"{now.files_done}/{counted(now.files_total, 'file')}",
+            counted(now.chunks_done, "chunk"),
+        ]
         rate = _rate(now, elapsed)
         if rate and tenth:
             left = elapsed * (now.bytes_total - now.bytes_done) / now.bytes_done
@@ -138,7 +147,8 @@ def print_report(done: IngestReport, *, dry_run: bool = False) -> None:
         out.print(f"It would be: {counts}. Nothing was written.", markup=False)
     else:
         out.print(
-            f"{counts}. {done.chunks_written} chunks written, {done.chunks_embedded} embedded, "
+            f"{counts}. {counted(done.chunks_written, 'chunk')} written, "
+            f"{done.chunks_embedded} embedded, "
             f"{done.seconds:.1f} s.",
             markup=False,
         )
@@ -148,14 +158,15 @@ def print_report(done: IngestReport, *, dry_run: bool = False) -> None:
 def _print_notes(done: IngestReport) -> None:
     moved = sum(result.reason == "category" for result in done.files)
     if moved:
-        out.print(f"{moved} documents have another category than before.", markup=False)
+        said = f"Of another category than before: {counted(moved, 'document')}."
+        out.print(said, markup=False)
     if done.vanished:
         shown = ", ".join(done.vanished[:5]) + (" ..." if len(done.vanished) > 5 else "")
         refused = any(result.reason == "not_deleted" for result in done.files)
         way = "" if refused else " --delete-missing deletes them."
         out.print(
-            f"{len(done.vanished)} documents have no file in the folder and stay in the index: "
-            f"{shown}.{way}",
+            f"Without a file in the folder, and still in the index: "
+            f"{counted(len(done.vanished), 'document')}: {shown}.{way}",
             markup=False,
         )
     if done.interrupted:

@@ -1,7 +1,8 @@
-"""``knowport lookup``, ``explain`` and ``trace``."""
+"""``knowport lookup``, ``explain``, ``trace`` and ``evidence``."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ from knowport.entrypoints.options import (
     print_json,
 )
 from knowport.entrypoints.remote import Server, either
-from knowport.errors import InvalidInput
+from knowport.errors import UnknownLookup
 from knowport.pipelines.explain import Explanation
 
 app = typer.Typer()
@@ -99,9 +100,48 @@ def trace(
     with either(server, home, config) as kb:
         stored = kb.trace(lookup_id)
     if stored is None:
-        raise InvalidInput(
+        raise UnknownLookup(
             f"There is no trace of {lookup_id!r}.",
-            field="lookup_id",
             remedy="Traces are kept for trace.max_age_days and up to trace.max_count.",
         )
     print_json(stored)
+
+
+@app.command()
+def evidence(
+    key: Annotated[str, typer.Argument(help="An evidence key, as an answer's document_id.")],
+    generation: Annotated[
+        str | None, typer.Option(help="The generation that the answer named.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it was cited: UTC, ISO 8601.")
+    ] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            help="Only what stood in this kb_scope. A service knows that of the key only, or "
+            "retrieval.kb_scope.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+    server: Server = None,
+    home: Home = None,
+    config: Config = None,
+) -> None:
+    """Print whether a cited evidence key still stands for the same text, or where that is now.
+
+    Without --generation or --at the oldest text is meant that it is known to have stood for; where
+    it stood for several, all are listed. Exit code 1: no chunk holds the text any more.
+
+    Example: knowport evidence handbook/mysql/locks.md#chunk-3
+    """
+    with either(server, home, config) as kb:
+        found = kb.evidence(key, generation=generation, at=at, kb_scope=scope)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        out.print(render.evidence_text(found), markup=False)
+    if not found.to:
+        raise typer.Exit(EXIT_NOT_FOUND)

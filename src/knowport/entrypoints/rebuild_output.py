@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from knowport.core.evidence_map import EvidenceStatus
+from knowport.core.wording import counted
 from knowport.entrypoints.options import err
 from knowport.pipelines.rebuild_ports import (
-    BuildReport,
-    GenerationStatus,
     OnProgress,
     RebuildProgress,
     RebuildStatus,
     RunReport,
-    SwitchReport,
     VerifyReport,
 )
+
+Values: TypeAlias = Mapping[str, Any]
 
 _LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
 _SAID_SECONDS = 1.0  # a rate is not said before
@@ -111,27 +110,33 @@ def _lines() -> OnProgress:
     return show
 
 
-# -- results --------------------------------------------------------------------------------------
+def as_progress(values: Values) -> RebuildProgress:
+    """The progress that a job tells, of which a later version may tell more."""
+    return RebuildProgress(**{part.name: values[part.name] for part in fields(RebuildProgress)})
 
 
-def build_text(report: BuildReport) -> str:
+# -- results, as the JSON values that a service sends and --json prints -------------------------
+
+
+def build_text(built: Values) -> str:
     stopped = (
-        " Stopped before it was whole; `knowport rebuild run` goes on." if report.stopped else ""
+        " Stopped before it was whole; `knowport rebuild run` goes on." if built["stopped"] else ""
     )
-    removed = f", {report.removed} removed" if report.removed else ""
+    removed = f", {built['removed']} removed" if built["removed"] else ""
     return (
-        f"Generation {report.generation}: {report.documents} documents, {report.chunks} chunks "
-        f"written{removed} in {report.seconds:.1f} s; vectors: {report.hits} from the cache, "
-        f"{report.misses} made.{stopped}"
+        f"Generation {built['generation']}: {counted(built['documents'], 'document')}, "
+        f"{counted(built['chunks'], 'chunk')} written{removed} in {built['seconds']:.1f} s; "
+        f"vectors: {built['hits']} from the cache, {built['misses']} made.{stopped}"
     )
 
 
-def verify_text(report: VerifyReport) -> str:
-    figures = report.report
+def verify_text(verified: Values) -> str:
+    figures = verified["report"]
     said = [
-        f"{'Verified' if report.passed else 'NOT verified'}: {figures['documents']} documents, "
-        f"{figures['chunks']} chunks compared, {figures['searched_for']} searched for, "
-        f"{figures['findings']} findings."
+        f"{'Verified' if verified['passed'] else 'NOT verified'}: "
+        f"{counted(figures['documents'], 'document')}, {counted(figures['chunks'], 'chunk')} "
+        f"compared, {figures['searched_for']} searched for, "
+        f"{counted(figures['findings'], 'finding')}."
     ]
     if "judge" in figures and figures["judge"].get("comparison"):
         judged = figures["judge"]
@@ -142,27 +147,27 @@ def verify_text(report: VerifyReport) -> str:
             f"{compared['p_value']:.3g}); median {medians['active']:.1f} ms before, "
             f"{medians['new']:.1f} ms now; {judged['left_out']} queries left out."
         )
-    said += [f"Against it: {failure}." for failure in report.failures]
+    said += [f"Against it: {failure}." for failure in verified["failures"]]
     return "\n".join(said)
 
 
-def switch_text(report: SwitchReport) -> str:
-    forced = ", although it is not verified (--force)" if report.forced else ""
+def switch_text(switched: Values) -> str:
+    forced = ", although it is not verified (--force)" if switched["forced"] else ""
     text = (
-        f"Switched from {report.previous} to {report.generation}{forced}; {report.caught_up} "
-        f"documents caught up, writers waited {1000 * report.blocked:.0f} ms. `knowport rebuild "
-        "rollback` goes back."
+        f"Switched from {switched['previous']} to {switched['generation']}{forced}; "
+        f"{counted(switched['caught_up'], 'document')} caught up, writers waited "
+        f"{1000 * switched['blocked']:.0f} ms. `knowport rebuild rollback` goes back."
     )
-    return f"{text}\nWarning: {report.warning}" if report.warning else text
+    return f"{text}\nWarning: {switched['warning']}" if switched["warning"] else text
 
 
-def run_text(report: RunReport) -> str:
-    parts = [build_text(report.build)]
-    if report.verify is not None:
-        parts.append(verify_text(report.verify))
-    if report.switch is not None:
-        parts.append(switch_text(report.switch))
-    elif report.verify is not None:
+def run_text(done: Values) -> str:
+    parts = [build_text(done["build"])]
+    if done["verify"] is not None:
+        parts.append(verify_text(done["verify"]))
+    if done["switch"] is not None:
+        parts.append(switch_text(done["switch"]))
+    elif done["verify"] is not None:
         parts.append("Stopped before the switch; `knowport rebuild run` goes on.")
     return "\n".join(parts)
 
@@ -201,62 +206,40 @@ def status_json(status: RebuildStatus) -> dict[str, Any]:
     }
 
 
-def print_status(out: Console, status: RebuildStatus) -> None:
+def print_status(out: Console, status: Values) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("generation", "state", "documents", "chunks of", "embedder", "since", "remarks"):
         table.add_column(name, overflow="fold")
-    for row in status.generations:
-        known = row.generation
+    for row in status["generations"]:
         table.add_row(
-            known.name,
-            known.state,
-            f"{row.present}/{row.documents}",
-            str(known.chunking.get("size", "?")),
-            f"{known.embedder.provider} {known.embedder.model}",
-            known.activated_at or known.created_at,
+            row["name"],
+            row["state"],
+            f"{row['documents_present']}/{row['documents_known']}",
+            str(row["chunking"].get("size", "?")),
+            f"{row['embedder']['provider']} {row['embedder']['model']}",
+            row["activated_at"] or row["created_at"],
             _remarks(row),
         )
-    if status.generations:
+    if status["generations"]:
         out.print(table)
-    for text in status.differs:
+    for text in status["differs"]:
         out.print(f"Not as the settings say: {text}.", markup=False)
-    for name in status.unknown:
+    for name in status["unknown_collections"]:
         out.print(
             f"Collection {name} is none of this ledger. If it is no other knowledge base's, "
             f"`knowport rebuild drop {name}` drops it.",
             markup=False,
         )
-    if status.next_step:
-        out.print(status.next_step, markup=False)
+    if status["next_step"]:
+        out.print(status["next_step"], markup=False)
 
 
-def _remarks(row: GenerationStatus) -> str:
-    known = row.generation
+def _remarks(row: Values) -> str:
     said = []
-    if row.lost:
+    if row["collection_lost"]:
         said.append("its collection is gone")
-    if known.forced:
+    if row["forced"]:
         said.append("activated by force")
-    if known.report and not known.report.get("passed", True):
-        said.append("; ".join(known.report["failures"]))
+    if row["report"] and not row["report"].get("passed", True):
+        said.append("; ".join(row["report"]["failures"]))
     return ", ".join(said)
-
-
-def evidence_text(status: EvidenceStatus) -> str:
-    said = {
-        "current": "still stands for the same text",
-        "moved": f"the text stands under {', '.join(status.to)} now",
-        "split": f"the text is spread over {', '.join(status.to)} now",
-        "changed": "no chunk of the document holds the text as it was",
-        "deleted": "its document was deleted",
-        "unknown": "what it stood for is not known",
-    }[status.state]
-    lines = [f"{status.state}: {said}"]
-    if status.ambiguous:
-        lines.append("It stood for several texts; --generation or --at says when it was cited:")
-        lines += [
-            f"  {m.since} to {m.until or 'now'} in {m.generation}: {m.state}"
-            + (f", {', '.join(m.to)}" if m.state in ("moved", "split") else "")
-            for m in status.meanings
-        ]
-    return "\n".join(lines)

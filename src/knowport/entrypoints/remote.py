@@ -16,9 +16,10 @@ from knowport.entrypoints.options import opened
 from knowport.errors import InvalidInput
 from knowport.knowledge_base import KnowledgeBase
 from knowport.model import FileOutcome, FileResult, IngestReport
+from knowport.pipelines.opening import SKIPPED
 
 if TYPE_CHECKING:
-    from knowport.client import Client
+    from knowport.client import Client, RequestRefused
 
 Server = Annotated[
     str | None,
@@ -129,12 +130,35 @@ def _sent(
             kb_scope=kb_scope,
         )
     except RequestRefused as error:
-        reasons = [item.get("message", "") for item in error.problem.get("errors", [])]
-        reason = reasons[0] if error.code == "load" and reasons else error.code
-        skipped = reason == "unsupported_format"
+        reason = _reason(error)
+        skipped = reason in SKIPPED and not _is_known(service, doc_id, kb_scope)
         outcome = FileOutcome.SKIPPED if skipped else FileOutcome.FAILED
         return FileResult(str(file), outcome, doc_id, reason=reason, detail=str(error))
     return FileResult(str(file), stored.outcome, stored.id, stored.chunks, stored.reason)
+
+
+def _reason(error: RequestRefused) -> str:
+    """What an ingest on the service's machine would call it."""
+    faults = error.problem.get("errors") or [{}]
+    match error.code:
+        case "load":
+            return faults[0].get("message") or error.code
+        case "invalid_input":
+            return f"invalid_{faults[0].get('field') or 'input'}"
+        case _:
+            return error.code
+
+
+def _is_known(service: Client, doc_id: str, kb_scope: str | None) -> bool:
+    """Whether the service has a version of the document: then it stays, and the file is at fault
+    for being none any more."""
+    from knowport.client import NotFound  # noqa: PLC0415
+
+    try:
+        service.document(doc_id, kb_scope=kb_scope)
+    except NotFound:
+        return False
+    return True
 
 
 def refuse_local_options(**given: bool) -> None:
@@ -145,5 +169,8 @@ def refuse_local_options(**given: bool) -> None:
             raise InvalidInput(
                 f"{option} cannot be used with --server.",
                 field=name,
-                remedy="Run it on the service's machine, as a job: POST /v1/ingest.",
+                remedy="Run the command without it again and again, for instance from cron: what "
+                "has not changed is left alone."
+                if name == "watch"
+                else "Run it on the service's machine, as a job: POST /v1/ingest.",
             )

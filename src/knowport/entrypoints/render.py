@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knowport.core.evidence_map import EvidenceStatus
+from knowport.core.wording import counted
 from knowport.model import (
     Answer,
     DocumentInfo,
@@ -70,7 +72,9 @@ def explanation(console: Console, values: dict[str, Any]) -> None:
         )
         low = f", {attempt['low_quality']}" if attempt["low_quality"] else ""
         console.print(
-            Text.assemble(("attempt  ", "bold"), f"{attempt['name']}: {attempt['hits']} hits, "),
+            Text.assemble(
+                ("attempt  ", "bold"), f"{attempt['name']}: {counted(attempt['hits'], 'hit')}, "
+            ),
             Text(f"{fused}, best level {attempt['level']}{low}"),
         )
     console.print(Text.assemble(("selected ", "bold"), values["selected_attempt"]))
@@ -121,7 +125,7 @@ def documents(console: Console, infos: Sequence[DocumentInfo]) -> None:
             Text(info.doc_id), Text(info.category), str(info.chunk_count), Text(info.title)
         )
     console.print(table)
-    console.print(f"{len(infos)} documents.")
+    console.print(f"{counted(len(infos), 'document')}.")
 
 
 def document(console: Console, info: DocumentInfo, text: str) -> None:
@@ -156,3 +160,23 @@ def settings(console: Console, rows: Sequence[dict[str, Any]]) -> None:
         value = "-" if row["value"] in (None, "") else str(row["value"])
         table.add_row(Text(row["key"]), Text(value), Text(row["origin"]), Text(row["description"]))
     console.print(table)
+
+
+def evidence_text(status: EvidenceStatus) -> str:
+    said = {
+        "current": "still stands for the same text",
+        "moved": f"the text stands under {', '.join(status.to)} now",
+        "split": f"the text is spread over {', '.join(status.to)} now",
+        "changed": "no chunk of the document holds the text as it was",
+        "deleted": "its document was deleted",
+        "unknown": "what it stood for is not known",
+    }[status.state]
+    lines = [f"{status.state}: {said}"]
+    if status.ambiguous:
+        lines.append("It stood for several texts; --generation or --at says when it was cited:")
+        lines += [
+            f"  {m.since} to {m.until or 'now'} in {m.generation}: {m.state}"
+            + (f", {', '.join(m.to)}" if m.state in ("moved", "split") else "")
+            for m in status.meanings
+        ]
+    return "\n".join(lines)

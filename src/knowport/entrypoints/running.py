@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from knowport.errors import IndexInUse
@@ -16,17 +16,20 @@ FILE_NAME = "server.json"
 
 @contextmanager
 def announced(home: Path, url: str) -> Iterator[None]:
-    """Say that a service of this process answers at ``url``."""
+    """Say that a service of this process answers at ``url``; where the home cannot be written, it
+    is not said."""
     file = home / FILE_NAME
-    home.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps({"pid": os.getpid(), "url": url}) + "\n", encoding="utf-8")
-    part.replace(file)
+    with suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps({"pid": os.getpid(), "url": url}) + "\n", encoding="utf-8")
+        part.replace(file)
     try:
         yield
     finally:
-        if _read(file).get("pid") == os.getpid():
-            file.unlink(missing_ok=True)
+        with suppress(OSError):
+            if _read(file).get("pid") == os.getpid():
+                file.unlink()
 
 
 def running_service(home: Path) -> str | None:
@@ -48,8 +51,7 @@ def naming_service(home: Path) -> Iterator[None]:
         url = running_service(home)
         if url is not None:
             error.remedy = (
-                f"A service runs over it at {url}: give lookups, documents, ingests and status "
-                "--server, do the rest over its API (docs/http.md), or stop it first."
+                f"A service runs over it at {url}: ask that with --server {url}, or stop it first."
             )
         raise
 

@@ -44,22 +44,30 @@ class Collected:
 
 def read_labelled(path: Path) -> tuple[LabelledQuery, ...]:
     """Read the file; raises InvalidInput naming the line."""
+    return labelled(json_lines(path), str(path))
+
+
+def labelled(
+    rows: Iterable[tuple[int, Mapping[str, Any]]], origin: str
+) -> tuple[LabelledQuery, ...]:
+    """Queries of JSON objects, each with the number of its line; raises InvalidInput naming that
+    and their ``origin``."""
     found: dict[str, LabelledQuery] = {}
-    for number, row in json_lines(path):
+    for number, row in rows:
         text = row.get("text", row.get("query"))
         if not isinstance(text, str) or not text.strip():
-            raise _bad(path, number, "'text' is missing, blank or not a text")
+            raise _bad(origin, number, "'text' is missing, blank or not a text")
         query_id = str(row.get("_id", row.get("id", f"line {number}")))
         if query_id in found:
-            raise _bad(path, number, f"the id {query_id!r} stands there a second time")
-        documents = _documents(path, number, row)
+            raise _bad(origin, number, f"the id {query_id!r} stands there a second time")
+        documents = _documents(origin, number, row)
         found[query_id] = LabelledQuery(query_id, text, documents)
     if not found:
-        raise InvalidInput(f"{path} holds no query.", field="queries", remedy=_REMEDY)
+        raise InvalidInput(f"{origin} holds no query.", field="queries", remedy=_REMEDY)
     return tuple(found.values())
 
 
-def _documents(path: Path, number: int, row: Mapping[str, Any]) -> tuple[str, ...]:
+def _documents(origin: str, number: int, row: Mapping[str, Any]) -> tuple[str, ...]:
     named = row.get("documents")
     if named is None and isinstance(row.get("evidence"), list):
         named = [
@@ -67,7 +75,7 @@ def _documents(path: Path, number: int, row: Mapping[str, Any]) -> tuple[str, ..
         ]
     if not isinstance(named, list) or not all(isinstance(name, str) and name for name in named):
         raise _bad(
-            path,
+            origin,
             number,
             "neither 'documents' nor 'evidence' lists the documents (an empty "
             "list: there is no answer)",
@@ -151,5 +159,5 @@ class Resolver:
         return self._known.get(name, "")
 
 
-def _bad(path: Path, line: int, problem: str) -> InvalidInput:
-    return InvalidInput(f"{path}:{line}: {problem}.", field="queries", remedy=_REMEDY)
+def _bad(origin: str, line: int, problem: str) -> InvalidInput:
+    return InvalidInput(f"{origin}:{line}: {problem}.", field="queries", remedy=_REMEDY)

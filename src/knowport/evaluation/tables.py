@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from knowport.core.wording import counted
 from knowport.evaluation import measures
 from knowport.evaluation.summary import OVERALL
 
@@ -117,8 +118,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         (
             "set",
             f"{described['name']}: {described['queries']} queries "
-            f"({described['unanswerable']} unanswerable), {described['documents']} documents, "
-            f"{described['chunks']} chunks",
+            f"({described['unanswerable']} unanswerable), "
+            f"{counted(described['documents'], 'document')}, "
+            f"{counted(described['chunks'], 'chunk')}",
         ),
         ("labels", described["fingerprint"]),
         ("corpus", first["corpus_fingerprint"]),
@@ -149,7 +151,7 @@ def warnings(report: Mapping[str, Any]) -> list[str]:
         found.append(f"{len(ids)} labelled queries are not in queries.jsonl: {_some(ids)}.")
     if described["not_indexed"]:
         reasons = [f"{name} ({reason})" for name, reason in described["not_indexed"].items()]
-        found.append(f"{len(reasons)} documents were not indexed: {_some(reasons)}.")
+        found.append(f"Not indexed: {counted(len(reasons), 'document')}: {_some(reasons)}.")
     for setup in report["setups"]:
         if setup["errors"]:
             reasons = [f"{name}: {reason}" for name, reason in setup["errors"].items()]

@@ -17,6 +17,7 @@ from typing import Literal
 
 from knowport.core.compose import text_hash
 from knowport.core.identity import parse_evidence_key
+from knowport.core.wording import counted
 from knowport.errors import InvalidInput
 from knowport.model import StoredRow
 from knowport.pipelines.replace import Index
@@ -197,7 +198,7 @@ class Comparison:
         for doc_id, held in self._held.items():
             absent = [chunk for chunk, seen in enumerate(held.seen) if not seen]
             if absent and len(absent) == len(held.seen):
-                message = f"None of its {len(absent)} chunks is stored."
+                message = f"Nothing of it is stored, of {counted(len(absent), 'chunk')}."
                 self._find("missing", doc_id, "", message, None)
                 continue
             for chunk in absent:

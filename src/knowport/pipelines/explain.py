@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from knowport.core.identity import evidence_key, parse_evidence_key
+from knowport.core.wording import counted
 from knowport.errors import EmbeddingError, EngineError, InvalidInput
 from knowport.model import (
     AttemptName,
@@ -143,7 +144,8 @@ def _parsed(name: str) -> tuple[str, int | None]:
 def _not_in_index(doc_id: str, chunk: int | None, info: DocumentInfo | None) -> str:
     if info is None:
         return f"No document has the id '{doc_id}'."
-    return f"'{doc_id}' has {info.chunk_count} chunks, numbered from 0; there is no {chunk}."
+    chunks = counted(info.chunk_count, "chunk")
+    return f"'{doc_id}' has {chunks}, numbered from 0; there is no {chunk}."
 
 
 def _is(name: str, key: str, hit: SearchHit) -> bool:

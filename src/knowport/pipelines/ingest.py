@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from knowport.core.wording import counted
 from knowport.errors import EngineError, GenerationChanged
 from knowport.model import DocumentInfo, FileOutcome, FileResult, IngestProgress, IngestReport
 from knowport.pipelines.flow import Room
@@ -139,8 +140,8 @@ def _verify(ports: IngestPorts, kb_scope: str) -> None:
         lost = [i.doc_id for i in infos if index.count(doc_id=i.doc_id) != i.chunk_count]
         ledger.reopen_writes(lost)
     raise EngineError(
-        f"The index holds {stored} chunks in scope {kb_scope!r}; the ledger expects {expected}. "
-        f"{len(lost)} documents are not whole.",
+        f"The index holds {counted(stored, 'chunk')} in scope {kb_scope!r}; the ledger expects "
+        f"{expected}. Not whole: {counted(len(lost), 'document')}.",
         remedy="Check that the disk has room, then run the same command again: they are written "
         "anew at its start.",
     )

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from knowport.core.wording import counted
 from knowport.errors import UnknownDocument
 from knowport.model import DocumentInfo, FileOutcome, FileResult
 from knowport.pipelines.ingest_options import IngestOptions
@@ -102,6 +103,6 @@ def _refused(found: Missing, root: Path) -> FileResult:
         str(root),
         FileOutcome.FAILED,
         reason="not_deleted",
-        detail=f"{found.refusal} So {len(found.documents)} documents without a file stay in the "
-        "index; --force-delete deletes them all the same.",
+        detail=f"{found.refusal} Still in the index without a file: "
+        f"{counted(len(found.documents), 'document')}; --force-delete deletes all the same.",
     )

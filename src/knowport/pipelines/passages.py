@@ -5,6 +5,7 @@ from __future__ import annotations
 from knowport.core.chunking import ChunkingOptions
 from knowport.core.compose import text_hash
 from knowport.core.identity import parse_evidence_key
+from knowport.core.wording import counted
 from knowport.errors import InvalidInput, UnknownDocument
 from knowport.model import Chunk, DocumentInfo
 from knowport.pipelines.replace import cut, known_document, unknown_document
@@ -32,7 +33,7 @@ def read_chunk(
     marks = ledger.marks([info.doc_id]).get(info.doc_id, ())
     if index >= len(marks):
         raise UnknownDocument(
-            f"Document {info.doc_id!r} has {len(marks)} chunks; there is no {key!r}.",
+            f"Document {info.doc_id!r} has {counted(len(marks), 'chunk')}; there is no {key!r}.",
             remedy="It may have changed since it was cited; look the question up again.",
         )
     mark = marks[index]

@@ -17,7 +17,8 @@ from sqlalchemy import URL, Connection, Engine, NullPool, Table, create_engine, 
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from knowport.adapters.ledger.failures import read_only, translated
+from knowport.adapters.disk import says_full
+from knowport.adapters.ledger.failures import full, read_only, translated
 from knowport.errors import ConfigurationError
 
 _T = TypeVar("_T")
@@ -36,11 +37,14 @@ class Database:
     """
 
     def __init__(self, url: str | URL) -> None:
-        """Raises ConfigurationError. No connection is made yet."""
+        """Raises ConfigurationError, and LedgerFull where there is no room for its folder. No
+        connection is made yet."""
         parsed = _parsed(url)
         # A password may also stand in the query.
         self.where = parsed.set(query={}).render_as_string(hide_password=True)
         self.file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+        if self.file is not None:
+            self.where = str(self.file.absolute())
         self.identity = str(self.file.resolve()) if self.file else str(parsed)
         self.read_only = False
         try:
@@ -56,6 +60,8 @@ class Database:
         except NoSuchModuleError as error:
             raise _unusable(str(error)) from error
         except OSError as error:
+            if says_full(error):
+                raise full(self.where, self.file) from error
             raise ConfigurationError(
                 f"The folder of the ledger cannot be made: {error}.",
                 remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
@@ -68,7 +74,7 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection to read with; each statement sees what is committed by then."""
-        with translated(self.where), self.engine.connect() as connection:
+        with translated(self.where, self.file), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -76,7 +82,7 @@ class Database:
         """A transaction, committed at the end; on SQLite it begins with its first change."""
         if self.read_only:
             raise read_only(self.where)
-        with translated(self.where), self.engine.begin() as connection:
+        with translated(self.where, self.file), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -158,6 +164,8 @@ def _engine(url: URL, file: Path | None, *, read_only: bool) -> Engine:
         connection.execute(f"PRAGMA busy_timeout={int(_BUSY_SECONDS * 1000)}")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous=NORMAL")
+        # 16 MB: under ingest, pages of the embedding cache go into the file once, not each time.
+        connection.execute("PRAGMA wal_autocheckpoint=4000")
 
     return engine
 

@@ -146,11 +146,13 @@ class DocumentStore(Store):
             connection.execute(texts.delete().where(texts.c.doc_id == doc_id))
             connection.execute(documents.delete().where(documents.c.doc_id == doc_id))
 
-    def versions(self, doc_id: str) -> tuple[DocumentVersion, ...]:
+    def versions(self, doc_id: str, *, kb_scope: str | None = None) -> tuple[DocumentVersion, ...]:
         if not storable(doc_id):
             return ()
-        columns = [column for column in versions.c if column.name != "number"]
+        columns = [column for column in versions.c if column.name not in {"number", "kb_scope"}]
         query = select(*columns).where(versions.c.doc_id == doc_id)
+        if kb_scope is not None:
+            query = query.where(versions.c.kb_scope == kb_scope)
         with self._read() as connection:
             rows = connection.execute(query.order_by(versions.c.number.desc())).mappings()
             return tuple(

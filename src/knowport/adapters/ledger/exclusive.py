@@ -20,8 +20,9 @@ from typing import IO, Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
+from knowport.adapters.disk import says_full
 from knowport.adapters.ledger.database import Database
-from knowport.adapters.ledger.failures import read_only, translated
+from knowport.adapters.ledger.failures import full, read_only, translated
 from knowport.errors import LedgerBusy, LedgerError
 
 # Numbers that no other user of a PostgreSQL database takes for its advisory locks.
@@ -119,6 +120,8 @@ def _file_lock(path: Path, where: str, deadline: float) -> Iterator[None]:
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
     except OSError as error:
+        if says_full(error):
+            raise full(where, path) from error
         raise LedgerError(
             f"The ledger {where} cannot be locked for writing: {error}.",
             remedy="Mend the permissions of that file and its folder.",

@@ -12,6 +12,7 @@ from knowport.adapters.ledger import history
 from knowport.adapters.ledger.database import Store, slices, upsert
 from knowport.adapters.ledger.marks import packed, unpacked
 from knowport.adapters.ledger.tables import built, documents, generations
+from knowport.core.wording import counted
 from knowport.errors import RebuildError
 from knowport.model import BuiltDocument, ChunkMark, EmbedderIdentity, Generation
 
@@ -146,10 +147,10 @@ def _refuse_difference(connection: Connection, name: str) -> None:
     )
     differing = sorted(connection.execute(missing.union(gone)).scalars())
     if differing:
-        more = ", ..." if len(differing) > _NAMED else ""
+        more = ", ..." if len(differing) > _NAMED else "."
         raise RebuildError(
-            f"Generation {name} does not hold what the ledger knows: {len(differing)} documents "
-            f"differ ({', '.join(differing[:_NAMED])}{more}).",
+            f"Generation {name} does not hold what the ledger knows of "
+            f"{counted(len(differing), 'document')}: {', '.join(differing[:_NAMED])}{more}",
             remedy="Run the rebuild again: it catches up with what has changed.",
         )
 

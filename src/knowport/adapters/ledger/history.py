@@ -33,6 +33,7 @@ def begin(
     current = exists().where(CURRENT, versions.c.doc_id == documents.c.doc_id)
     values: dict[str, Any] = {
         "doc_id": documents.c.doc_id,
+        "kb_scope": documents.c.kb_scope,
         "generation": literal(generation),
         "content_hash": documents.c.content_hash,
         "since": literal(time),

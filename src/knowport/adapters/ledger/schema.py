@@ -13,7 +13,7 @@ from knowport.adapters.ledger.database import Database
 from knowport.adapters.ledger.tables import METADATA, generations
 from knowport.errors import ConfigurationError, LedgerError
 
-HEAD = "0002"
+HEAD = "0003"
 """The version of ``tables``: the last script in ``migrations``."""
 
 _FIRST = "0001"
@@ -27,11 +27,11 @@ _version = Table("alembic_version", MetaData(), Column("version_num", String(32)
 def bring_up(database: Database) -> None:
     """Create or migrate the tables where needed.
 
-    Raises ConfigurationError for a ledger of a newer Knowport, LedgerError for an older one that
-    can only be read.
+    Raises ConfigurationError for a ledger of a newer Knowport and for a database of another
+    program, LedgerError for an older ledger that can only be read.
     """
     with database.read() as connection:
-        stored = _stored(connection, database.where)
+        stored = _stored(connection, database)
     if stored == HEAD:
         return
     if database.read_only:
@@ -44,7 +44,7 @@ def bring_up(database: Database) -> None:
     with database.write_alone() as connection:
         if database.file is None:
             connection.execute(select(func.pg_advisory_xact_lock(_CREATE_LOCK)))
-        stored = _stored(connection, database.where)  # another process may have been quicker
+        stored = _stored(connection, database)  # another process may have been quicker
         if stored is None:
             METADATA.create_all(connection)
             _stamp(connection, HEAD)
@@ -57,14 +57,24 @@ def bring_up(database: Database) -> None:
             upgrade(connection)
 
 
-def _stored(connection: Connection, where: str) -> str | None:
-    """The version of the database; None for a new one."""
-    tables = inspect(connection)
-    stored: str | None = None
-    if tables.has_table(_version.name):
+def _stored(connection: Connection, database: Database) -> str | None:
+    """The version of the database; None for a new one. A file is the ledger's alone; tables on a
+    server may stand beside those of others."""
+    tables, where = inspect(connection), database.where
+    # Ours last: another process may make all of them between two questions.
+    others = database.file is not None and bool(tables.get_table_names())
+    versioned = tables.has_table(_version.name)
+    ours = tables.has_table(generations.name)
+    if (others or versioned) and not ours:
+        raise ConfigurationError(
+            f"The ledger {where} is the database of another program: it has tables, and not those "
+            "of a ledger.",
+            remedy="Name another home (KNOWPORT_HOME) or another ledger.url, or move what is there "
+            "away if a ledger should be there.",
+        )
+    stored: str | None = _FIRST if ours else None
+    if versioned:
         stored = connection.execute(select(_version.c.version_num)).scalar_one()
-    elif tables.has_table(generations.name):
-        stored = _FIRST
     if stored is not None and stored > HEAD:
         raise ConfigurationError(
             f"The ledger {where} was written by a newer Knowport: its version is {stored}, and "

@@ -44,5 +44,10 @@ class SqlLedger(GenerationStore, DocumentStore, TraceStore, VectorStore, KeyStor
         """Whether it can be read only, because its file or its folder is not writable."""
         return self._database.read_only
 
+    @property
+    def where(self) -> str:
+        """The file, or the URL without its password."""
+        return self._database.where
+
     def exclusive(self) -> AbstractContextManager[None]:
         return exclusive(self._database, self._exclusive_seconds)

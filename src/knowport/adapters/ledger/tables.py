@@ -86,6 +86,8 @@ versions = Table(
     METADATA,
     Column("number", Integer, primary_key=True),  # in order of their beginning
     Column("doc_id", _DOC_ID, nullable=False),
+    # '' for one of a document that was gone before scopes were kept.
+    Column("kb_scope", String(256), nullable=False),
     Column("generation", String(32), nullable=False),
     Column("content_hash", String(64), nullable=False),
     Column("since", String(32), nullable=False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pymilvus.exceptions import MilvusException
 
 from knowport.adapters.milvus.engine import Engine, translated
+from knowport.adapters.milvus.room import room
 
 
 def point_alias(engine: Engine, alias: str, collection: str) -> None:
@@ -33,6 +34,6 @@ def collections(engine: Engine) -> tuple[str, ...]:
 
 
 def drop_collection(engine: Engine, name: str) -> None:
-    """Drop a collection by name. Raises EngineError."""
-    with translated(f"dropping collection {name}"):
+    """Drop a collection by name. Raises EngineError, EngineFull."""
+    with room(engine.uri), translated(f"dropping collection {name}"):
         engine.client.drop_collection(name, timeout=engine.timeout)

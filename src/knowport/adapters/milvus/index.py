@@ -11,6 +11,7 @@ from pymilvus import MilvusClient
 from knowport.adapters.milvus import filters, searching
 from knowport.adapters.milvus.engine import Engine, translated
 from knowport.adapters.milvus.listing import PAGE_KEYS, stored_keys, stored_rows
+from knowport.adapters.milvus.room import room
 from knowport.adapters.milvus.schema import check_rows, collection_schema, from_key, to_row
 from knowport.errors import ConfigurationError, EngineError
 from knowport.model import IndexedChunk, SearchHit, SearchRequest, StoredRow
@@ -48,14 +49,14 @@ class MilvusIndex:
             return bool(self._client.has_collection(self.collection, timeout=self._timeout))
 
     def create(self) -> None:
-        """Create the collection with its indexes and load it. Raises EngineError."""
+        """Create the collection with its indexes and load it. Raises EngineError, EngineFull."""
         params = self._client.prepare_index_params()
         params.add_index("dense_vector", index_type="FLAT", metric_type="COSINE")
         if self._lexical:
             params.add_index(
                 "sparse_vector", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25"
             )
-        with translated(f"creating collection {self.collection}"):
+        with room(self._engine.uri), translated(f"creating collection {self.collection}"):
             self._client.create_collection(
                 self.collection,
                 schema=collection_schema(self._dimension, lexical=self._lexical),
@@ -66,7 +67,7 @@ class MilvusIndex:
             )
 
     def drop(self) -> None:
-        with translated(f"dropping collection {self.collection}"):
+        with room(self._engine.uri), translated(f"dropping collection {self.collection}"):
             self._client.drop_collection(self.collection, timeout=self._timeout)
 
     # -- reading ----------------------------------------------------------------------------
@@ -131,8 +132,9 @@ class MilvusIndex:
         """See KnowledgeWritePort."""
         rows = [to_row(chunk) for chunk in chunks]
         check_rows(rows, self._dimension)
+        what = f"writing to collection {self.collection}"
         for batch in _batches(rows):
-            with translated(f"writing to collection {self.collection}"):
+            with room(self._engine.uri, sum(map(_size, batch))), translated(what):
                 self._client.upsert(self.collection, batch, timeout=self._timeout)
 
     def delete_by_doc_id(self, doc_id: str, *, from_index: int = 0) -> int:
@@ -142,8 +144,9 @@ class MilvusIndex:
             for key in stored_keys(self._engine, self.collection, doc_id=doc_id)
             if _is_from(key, from_index)
         ]
+        what = f"deleting from collection {self.collection}"
         for start in range(0, len(keys), PAGE_KEYS):
-            with translated(f"deleting from collection {self.collection}"):
+            with room(self._engine.uri), translated(what):
                 self._client.delete(
                     self.collection, ids=keys[start : start + PAGE_KEYS], timeout=self._timeout
                 )
@@ -208,15 +211,17 @@ def _is_from(key: str, index: int) -> bool:
     return not number.isdecimal() or int(number) >= index
 
 
+def _size(row: dict[str, Any]) -> int:
+    """Bytes of a row, at most: three a character of Chinese, four a number."""
+    return 3 * (len(row["content"]) + len(row["search_text"])) + 4 * len(row["dense_vector"])
+
+
 def _batches(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Rows in order, in batches bounded by rows and by bytes."""
     batch: list[dict[str, Any]] = []
     size = 0
     for row in rows:
-        # Three bytes a character is the upper bound for Chinese; four bytes a float32.
-        row_size = 3 * (len(row["content"]) + len(row["search_text"])) + 4 * len(
-            row["dense_vector"]
-        )
+        row_size = _size(row)
         if batch and (len(batch) == MAX_BATCH_ROWS or size + row_size > MAX_BATCH_BYTES):
             yield batch
             batch, size = [], 0

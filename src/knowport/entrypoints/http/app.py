@@ -18,7 +18,14 @@ from starlette.types import ASGIApp
 from knowport.entrypoints.http import schemas
 from knowport.entrypoints.http.observe import Observed, note_problem
 from knowport.entrypoints.http.problems import MEDIA_TYPE, as_problem
-from knowport.entrypoints.http.routes import documents, generations, jobs, lookups, operations
+from knowport.entrypoints.http.routes import (
+    audits,
+    documents,
+    generations,
+    jobs,
+    lookups,
+    operations,
+)
 from knowport.entrypoints.http.service import Service, service_of
 from knowport.entrypoints.http.wall import Wall
 from knowport.entrypoints.mcp.http import mount
@@ -63,7 +70,7 @@ def create_api(service: Service) -> FastAPI:
         redirect_slashes=False,
     )
     api.state.service = service
-    for topic in (lookups, documents, jobs, generations, operations):
+    for topic in (lookups, documents, jobs, generations, audits, operations):
         api.include_router(topic.routes)
     api.include_router(operations.probes)
     mount(api, service)

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -61,6 +61,10 @@ class Job:
                 return
 
 
+class Stopped(Exception):
+    """Raised by work that was stopped and has nothing to tell."""
+
+
 class Reporter:
     """What the work of a job is given: a way to tell its progress, and to be stopped."""
 
@@ -79,12 +83,18 @@ class Reporter:
         """Whether the job was cancelled, or the service is to end."""
         return self._job.stop.is_set()
 
+    def go_on(self) -> None:
+        """Raises Stopped where it is to stop; for work that can be left anywhere."""
+        if self.stopped():
+            raise Stopped
+
     def change(self, **values: Any) -> None:
         self._loop.call_soon_threadsafe(lambda: self._job.change(**values))
 
 
 Work = Callable[[Reporter], Mapping[str, Any]]
-"""Blocking; returns the result as JSON values. Work that was stopped returns what it did."""
+"""Blocking; returns the result as JSON values. Work that was stopped returns what it did, or
+raises Stopped."""
 
 
 class Jobs:
@@ -96,8 +106,8 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
 
     def start(self, kind: str, work: Work, *, kb_scope: str | None) -> Job:
-        """Queue a job; ``kb_scope`` is the one it belongs to, None for all. Raises Problem (503)
-        where too many wait."""
+        """Queue a job; ``kb_scope`` is the one it belongs to, None for all, which is there for
+        admins only. Raises Problem (503) where too many wait."""
         job = Job(kind, kb_scope)
         reporter = Reporter(job, asyncio.get_running_loop())
         self._pool.submit(lambda: self._run(job, work, reporter))
@@ -113,6 +123,8 @@ class Jobs:
         reporter.change(state="running", started_at=_now())
         try:
             result = work(reporter)
+        except Stopped:
+            reporter.change(state="cancelled", ended_at=_now())
         except Exception as error:  # noqa: BLE001  # it is told in the job, and logged
             self._on_error(job, error)
             reporter.change(state="failed", problem=as_problem(error), ended_at=_now())
@@ -123,7 +135,7 @@ class Jobs:
     def get(self, job_id: str, caller: Caller) -> Job:
         """Raises Problem (404) for a job that is not there for the caller."""
         job = self._jobs.get(job_id)
-        if job is None or not (job.kb_scope is None or caller.sees(job.kb_scope)):
+        if job is None or not _sees(caller, job):
             raise Problem(
                 404,
                 "unknown_job",
@@ -140,7 +152,12 @@ class Jobs:
 
     def seen_by(self, caller: Caller) -> list[Job]:
         """Every job that is there for the caller, in order of creation."""
-        return [j for j in self._jobs.values() if j.kb_scope is None or caller.sees(j.kb_scope)]
+        return [job for job in self._jobs.values() if _sees(caller, job)]
+
+    def under_way(self, kinds: Collection[str]) -> Job | None:
+        """The first job of those kinds that has not ended."""
+        jobs = self._jobs.values()
+        return next((job for job in jobs if job.kind in kinds and job.state not in ENDED), None)
 
     def count(self, state: JobState) -> int:
         return sum(job.state == state for job in self._jobs.values())
@@ -150,6 +167,11 @@ class Jobs:
         for job in self._jobs.values():
             if job.state not in ENDED:
                 self.cancel(job)
+
+
+def _sees(caller: Caller, job: Job) -> bool:
+    # What concerns all scopes names documents of all.
+    return caller.role == "admin" if job.kb_scope is None else caller.sees(job.kb_scope)
 
 
 def _now() -> str:

@@ -22,7 +22,8 @@ RETRY_SECONDS = 1
 MOST_ERRORS = 50
 MOST_CHARS = 1_000
 
-# By ``KnowportError.code``. 502: what we stand on answered wrongly; 503: later it may work.
+# By ``KnowportError.code``. 502: what we stand on answered wrongly; 503: later it may work; 507:
+# when somebody has freed space.
 STATUS_OF = {
     "invalid_input": 422,
     "configuration": 500,
@@ -30,14 +31,17 @@ STATUS_OF = {
     "index_in_use": 503,
     "engine": 502,
     "engine_unavailable": 503,
+    "engine_full": 507,
     "embedding": 502,
     "embedding_unavailable": 503,
     "load": 422,
     "ledger": 500,
     "ledger_busy": 503,
+    "ledger_full": 507,
     "generation_changed": 503,
     "rebuild": 409,
     "unknown_document": 404,
+    "unknown_lookup": 404,
 }
 
 

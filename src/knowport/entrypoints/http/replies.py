@@ -32,8 +32,9 @@ _MEANINGS = {
     502: "What the service stands on failed.",
     503: "Too busy, or what the service stands on is away; try again.",
     504: "It took too long.",
+    507: "A disk of the service is full.",
 }
-_ALWAYS = (400, 401, 403, 408, 413, 422, 429, 431, 500, 502, 503, 504)
+_ALWAYS = (400, 401, 403, 408, 413, 422, 429, 431, 500, 502, 503, 504, 507)
 
 
 def problems(*more: int) -> dict[int | str, dict[str, Any]]:
@@ -65,16 +66,18 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that takes JSON bodies only as JSON, and strictly."""
+    """A route that takes JSON bodies only as JSON, and strictly. A body that may be left out may
+    also be empty."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        takes_json = self.body_field is not None
+        field = self.body_field
 
         async def strictly(request: Request) -> Response:
-            if takes_json:
+            strict = _StrictRequest(request.scope, request.receive)
+            if field is not None and (field.field_info.is_required() or await strict.body()):
                 refuse_other_types(request, "application/json")
-            return await handle(_StrictRequest(request.scope, request.receive))
+            return await handle(strict)
 
         return strictly
 

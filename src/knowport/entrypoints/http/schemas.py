@@ -92,21 +92,6 @@ class IngestBody(Body):
     dry_run: bool = Field(False, description="Report what would happen, and write nothing.")
 
 
-class RebuildBody(Body):
-    switch: bool = Field(True, description="Switch to the new generation when it is verified.")
-    force: bool = Field(False, description="Switch although it did not pass; this is recorded.")
-
-
-class ActivateBody(Body):
-    force: bool = Field(False, description="Take one that is not verified; this is recorded.")
-
-
-class RollbackBody(Body):
-    name: str | None = Field(
-        None, description="A previous generation; else the one that was active before."
-    )
-
-
 class Problem(BaseModel):
     """An error (RFC 9457). ``code`` is stable; ``remedy`` says what to do."""
 

@@ -18,11 +18,12 @@ from knowport.entrypoints.http.app import create_app
 from knowport.entrypoints.http.protocol import bounded_protocol
 from knowport.entrypoints.http.service import Service
 from knowport.entrypoints.running import announced
-from knowport.errors import ConfigurationError
+from knowport.errors import ConfigurationError, EngineUnavailable
 from knowport.knowledge_base import KnowledgeBase
 from knowport.settings.server import ServerSettings
 
 BACKLOG = 2_048
+_TICKS = 10  # of a tenth of a second, between two looks whether the engine lives
 
 
 def listen(settings: ServerSettings) -> socket.socket:
@@ -117,8 +118,17 @@ class Server(uvicorn.Server):
         self._end_at: float | None = None
 
     def run_until_told(self) -> None:
-        """Serve until SIGTERM or SIGINT, and answer what was asked until then."""
+        """Serve until SIGTERM or SIGINT, and answer what was asked until then.
+
+        Raises EngineUnavailable where the embedded engine ends before: no lookup would ever work
+        again, and whatever started the service can start it anew.
+        """
         self.run(sockets=[self._listening])
+        if self._service.kb.engine_ended:
+            raise EngineUnavailable(
+                "The embedded engine has ended by itself, or was killed; often memory was full.",
+                remedy="Start the service again. What was indexed is still there.",
+            )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -136,7 +146,8 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        if self._end_at is not None and time.monotonic() >= self._end_at:
+        told = self._end_at is not None and time.monotonic() >= self._end_at
+        if told or (counter % _TICKS == 0 and self._service.kb.engine_ended):
             self.should_exit = True
         return await super().on_tick(counter)
 
@@ -151,7 +162,8 @@ def _load_ahead() -> None:
 def serve(kb: KnowledgeBase, listening: socket.socket, on_started: Callable[[str], None]) -> None:
     """Run the service over an open knowledge base until it is told to end.
 
-    ``on_started`` is told the URL. Raises ConfigurationError.
+    ``on_started`` is told the URL. Raises ConfigurationError, and EngineUnavailable where the
+    embedded engine ends.
     """
     refuse_workers(os.environ)
     _load_ahead()

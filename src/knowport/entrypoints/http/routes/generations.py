@@ -8,22 +8,37 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
 from knowport.entrypoints.http import schemas
 from knowport.entrypoints.http.access import Admin
 from knowport.entrypoints.http.jobs import Reporter
+from knowport.entrypoints.http.problems import Problem
 from knowport.entrypoints.http.replies import problems, reply, router
 from knowport.entrypoints.http.routes.jobs import ACCEPTED, accepted
 from knowport.entrypoints.http.service import Service, service_of
+from knowport.entrypoints.http.upkeep_schemas import (
+    Activate,
+    Rebuild,
+    Rollback,
+    Verify,
+    VerifyBody,
+)
+from knowport.entrypoints.judging import judge_of
 from knowport.entrypoints.rebuild_output import run_json, status_json, verify_json
-from knowport.pipelines.rebuild_ports import RebuildProgress
+from knowport.errors import RebuildError
+from knowport.pipelines.rebuild_ports import OnProgress, RebuildProgress
+
+if TYPE_CHECKING:
+    from knowport.evaluation.labelled import LabelledQuery
 
 routes = router("generations")
 
-Step = Callable[[Callable[[RebuildProgress], None], Reporter], Mapping[str, Any]]
+Step = Callable[[OnProgress, Reporter], Mapping[str, Any]]
+# Jobs of these kinds exclude each other.
+STEPS = frozenset({"rebuild", "verify", "activate", "rollback"})
 
 
 @routes.get("/generations", response_model=schemas.GenerationList, responses=problems())
@@ -37,19 +52,26 @@ async def generations(_: Admin, request: Request) -> Response:
     "/generations",
     status_code=202,
     response_model=schemas.JobView,
-    responses={**ACCEPTED, **problems(415)},
+    responses={**ACCEPTED, **problems(409, 415)},
 )
-async def rebuild(body: schemas.RebuildBody, _: Admin, request: Request) -> Response:
+async def rebuild(_: Admin, request: Request, body: Rebuild) -> Response:
     """Rebuild the index with the settings of the service: build a new generation from the stored
     texts, verify it, and switch to it unless `switch` is false. A rebuild that was interrupted
     goes on where it stopped. Lookups and writes go on meanwhile."""
     service = service_of(request)
+    queries = await _labelled(body, service)
 
-    def run(tell: Callable[[RebuildProgress], None], reporter: Reporter) -> Mapping[str, Any]:
+    def run(tell: OnProgress, reporter: Reporter) -> Mapping[str, Any]:
         steps = service.kb.rebuild
         if body.switch:
             return run_json(
-                steps.run(force=body.force, on_progress=tell, should_stop=reporter.stopped)
+                steps.run(
+                    judge=judge_of(service.kb, queries, tell),
+                    force=body.force,
+                    sample=body.sample,
+                    on_progress=tell,
+                    should_stop=reporter.stopped,
+                )
             )
         built = steps.start(on_progress=tell, should_stop=reporter.stopped)
         return {"build": asdict(built), "verify": None, "switch": None}
@@ -61,15 +83,20 @@ async def rebuild(body: schemas.RebuildBody, _: Admin, request: Request) -> Resp
     "/generations/verify",
     status_code=202,
     response_model=schemas.JobView,
-    responses={**ACCEPTED, **problems()},
+    responses={**ACCEPTED, **problems(409, 415)},
 )
-async def verify(_: Admin, request: Request) -> Response:
+async def verify(_: Admin, request: Request, body: Verify) -> Response:
     """Prove the generation that is built. The job is done also where it did not pass; its result
     says so."""
     service = service_of(request)
+    queries = await _labelled(body, service)
 
-    def run(tell: Callable[[RebuildProgress], None], _: Reporter) -> Mapping[str, Any]:
-        return verify_json(service.kb.rebuild.verify(on_progress=tell))
+    def run(tell: OnProgress, reporter: Reporter) -> Mapping[str, Any]:
+        told = _left_anywhere(tell, reporter)
+        judge = judge_of(service.kb, queries, told)
+        return verify_json(
+            service.kb.rebuild.verify(judge=judge, sample=body.sample, on_progress=told)
+        )
 
     return _begin("verify", run, service, request)
 
@@ -78,14 +105,15 @@ async def verify(_: Admin, request: Request) -> Response:
     "/generations/activate",
     status_code=202,
     response_model=schemas.JobView,
-    responses={**ACCEPTED, **problems(415)},
+    responses={**ACCEPTED, **problems(409, 415)},
 )
-async def activate(body: schemas.ActivateBody, _: Admin, request: Request) -> Response:
+async def activate(_: Admin, request: Request, body: Activate) -> Response:
     """Switch to the generation that is verified, after it has caught up with what was written."""
     service = service_of(request)
 
-    def run(tell: Callable[[RebuildProgress], None], _: Reporter) -> Mapping[str, Any]:
-        return asdict(service.kb.rebuild.activate(force=body.force, on_progress=tell))
+    def run(tell: OnProgress, reporter: Reporter) -> Mapping[str, Any]:
+        told = _left_anywhere(tell, reporter)
+        return asdict(service.kb.rebuild.activate(force=body.force, on_progress=told))
 
     return _begin("activate", run, service, request)
 
@@ -94,22 +122,23 @@ async def activate(body: schemas.ActivateBody, _: Admin, request: Request) -> Re
     "/generations/rollback",
     status_code=202,
     response_model=schemas.JobView,
-    responses={**ACCEPTED, **problems(415)},
+    responses={**ACCEPTED, **problems(409, 415)},
 )
-async def rollback(body: schemas.RollbackBody, _: Admin, request: Request) -> Response:
+async def rollback(_: Admin, request: Request, body: Rollback) -> Response:
     """Switch back to a previous generation, after it has caught up with what was written."""
     service = service_of(request)
 
-    def run(tell: Callable[[RebuildProgress], None], _: Reporter) -> Mapping[str, Any]:
-        return asdict(service.kb.rebuild.rollback(body.name, on_progress=tell))
+    def run(tell: OnProgress, reporter: Reporter) -> Mapping[str, Any]:
+        told = _left_anywhere(tell, reporter)
+        return asdict(service.kb.rebuild.rollback(body.name, on_progress=told))
 
     return _begin("rollback", run, service, request)
 
 
 @routes.post("/generations/abort", response_model=schemas.Dropped, responses=problems(409))
 async def abort(_: Admin, request: Request) -> Response:
-    """Drop the generation that is being built or waits to be switched to. A job that builds it is
-    cancelled first."""
+    """Drop the generation that is being built or waits to be switched to. While a job works on it
+    that is refused: cancel the job first."""
     service = service_of(request)
     return reply({"dropped": await service.write(service.kb.rebuild.abort)})
 
@@ -121,7 +150,44 @@ async def drop(name: str, _: Admin, request: Request) -> Response:
     return reply({"dropped": await service.write(lambda: service.kb.rebuild.drop(name))})
 
 
+async def _labelled(body: VerifyBody, service: Service) -> tuple[LabelledQuery, ...] | None:
+    """The labelled questions of a body. Raises InvalidInput."""
+    rows = body.queries
+    if rows is None:
+        return None
+
+    def read() -> tuple[LabelledQuery, ...]:
+        # What measures is not loaded by a service that does not measure.
+        from knowport.evaluation.labelled import labelled  # noqa: PLC0415
+
+        return labelled(enumerate(rows, start=1), "queries")
+
+    return await service.read(read)
+
+
+def _left_anywhere(tell: OnProgress, reporter: Reporter) -> OnProgress:
+    """``tell`` for a step that a cancelled job leaves wherever it is."""
+
+    def told(now: RebuildProgress) -> None:
+        reporter.go_on()
+        tell(now)
+
+    return told
+
+
 def _begin(kind: str, step: Step, service: Service, request: Request) -> Response:
+    """Raises Problem (409) while another job of these is under way."""
+    busy = service.jobs.under_way(STEPS)
+    if busy is not None:
+        raise Problem(
+            409,
+            RebuildError.code,
+            f"A {busy.kind} is {busy.state}, and only one at a time works on the generations.",
+            remedy=f"Wait for it (GET /v1/jobs/{busy.job_id}), or cancel it "
+            f"(POST /v1/jobs/{busy.job_id}/cancel).",
+            transient=True,
+        )
+
     def work(reporter: Reporter) -> Mapping[str, Any]:
         started, failed = time.monotonic(), True
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 
+from knowport.core.evidence_map import EvidenceStatus
 from knowport.core.identity import parse_evidence_key
 from knowport.core.projection import project
 from knowport.entrypoints import wire
@@ -106,3 +108,24 @@ async def trace(lookup_id: str, caller: Reader, request: Request) -> Response:
             remedy="Traces are kept for trace.max_age_days and up to trace.max_count.",
         )
     return reply(stored)
+
+
+@routes.get("/evidence", response_model=EvidenceStatus, responses=problems(404))
+async def evidence(
+    caller: Reader,
+    request: Request,
+    key: Annotated[str, Query(alias="id", description="An evidence key that was cited.")],
+    generation: Annotated[
+        str | None, Query(description="The generation that the answer named.")
+    ] = None,
+    at: Annotated[str | None, Query(description="When it was cited: UTC, ISO 8601.")] = None,
+    kb_scope: schemas.Scope = None,
+) -> Response:
+    """Whether an evidence key that was cited still stands for the same text, or where that text is
+    now. What stood in another scope is `unknown`, as what never was."""
+    service = service_of(request)
+    scope = service.scope(caller, kb_scope)
+    found = await service.read(
+        lambda: service.kb.evidence(key, generation=generation, at=at, kb_scope=scope)
+    )
+    return reply(asdict(found))
