@@ -5,17 +5,20 @@ BIN := $(VENV)/bin
 # Idle OpenMP threads would otherwise spin and starve the engine beside them.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-outside test-inside lint bench clean
+.PHONY: demo test test-wire test-crash test-inside lint bench clean
 
 demo: $(BIN)/.installed ## ingest the example knowledge base and look things up
 	@$(BIN)/python examples/demo.py
 
-test: $(BIN)/.installed-dev lint ## everything CI runs, in two halves side by side
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-outside test-inside
+test: $(BIN)/.installed-dev lint ## everything CI runs, in three parts side by side
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going test-wire test-crash test-inside
 
-# Commands, services and crashes: mostly waiting for processes of their own.
-test-outside: $(BIN)/.installed-dev
-	$(BIN)/pytest tests/wire tests/crash -o cache_dir=.cache/pytest-outside
+# Commands and services, and crashes: both mostly wait for processes of their own.
+test-wire: $(BIN)/.installed-dev
+	$(BIN)/pytest tests/wire -o cache_dir=.cache/pytest-wire
+
+test-crash: $(BIN)/.installed-dev
+	$(BIN)/pytest tests/crash -o cache_dir=.cache/pytest-crash
 
 test-inside: $(BIN)/.installed-dev
 	$(BIN)/pytest --ignore=tests/wire --ignore=tests/crash -o cache_dir=.cache/pytest-inside
