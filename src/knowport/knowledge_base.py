@@ -202,13 +202,13 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
 
     @property
     def domains(self) -> Catalogue:
-        """The domain catalogue in force."""
-        return self._parts.catalogue
+        """The domain catalogue in force in the configured scope."""
+        return self._parts.catalogue(self.settings.retrieval.kb_scope)
 
     def check_domains(self) -> tuple[Finding, ...]:
-        """Hold the domain catalogue against the categories in the index."""
-        scope = self.settings.retrieval.kb_scope
-        return self._parts.catalogue.check(self._parts.ledger.categories(scope))
+        """Hold the domain catalogue against the categories in the index, in that scope."""
+        categories = self._parts.ledger.categories(self.settings.retrieval.kb_scope)
+        return self.domains.check(categories)
 
     @property
     def thresholds(self) -> Thresholds:

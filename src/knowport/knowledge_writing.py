@@ -99,7 +99,7 @@ class WritesDocuments:
         finally:  # also what was finished until an error makes a calibration expire
             self._parts.refresh_calibration()
         if root.is_dir():
-            self.set_domains(domains, source=asked.source)
+            self.set_domains(domains, source=asked.source, kb_scope=asked.kb_scope)
         return report
 
     def watch(
@@ -152,15 +152,18 @@ class WritesDocuments:
             other_root="" if other is None else str(other),
         )
 
-    def set_domains(self, catalogue: str | None, *, source: str = API_SOURCE) -> None:
-        """Set the domain catalogue of a source, as TOML text; None forgets it.
+    def set_domains(
+        self, catalogue: str | None, *, source: str = API_SOURCE, kb_scope: str | None = None
+    ) -> None:
+        """Set the domain catalogue of a source in a scope, as TOML text; None forgets it.
 
-        Catalogues of several sources are used together. Raises ConfigurationError.
+        Catalogues of several sources of a scope are used together. Raises ConfigurationError.
         """
         if catalogue is not None:
             parse_catalogue(catalogue, where=f"the catalogue of {source}")
-        self._parts.ledger.store_catalogue(source, catalogue)
-        self._parts.refresh_catalogue()
+        scope = kb_scope or self.settings.retrieval.kb_scope
+        self._parts.ledger.store_catalogue(source, catalogue, kb_scope=scope)
+        self._parts.refresh_catalogues()
 
     def put(
         self,

@@ -223,12 +223,12 @@ class Ledger(Protocol):
 
     # -- catalogues and traces
 
-    def catalogues(self) -> Mapping[str, str]:
-        """Domain catalogues as TOML texts, by source, in order of source."""
+    def catalogues(self) -> Mapping[str, Mapping[str, str]]:
+        """Domain catalogues as TOML texts, by scope and then by source, both in order."""
         ...
 
-    def store_catalogue(self, source: str, text: str | None) -> None:
-        """Keep the catalogue of a source; None forgets it."""
+    def store_catalogue(self, source: str, text: str | None, *, kb_scope: str) -> None:
+        """Keep the catalogue of a source in a scope; None forgets it."""
         ...
 
     def store_trace(self, lookup_id: str, trace: Metadata) -> None: ...

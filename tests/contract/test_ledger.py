@@ -335,19 +335,24 @@ def test_a_known_vector_stays_and_new_ones_beside_it_are_stored(ledger):
 # -- catalogues and traces ------------------------------------------------------------------
 
 
-def test_each_source_has_one_catalogue(ledger):
+def test_each_source_has_one_catalogue_in_a_scope(ledger):
     assert ledger.catalogues() == {}
     for source in reversed(IN_ORDER):
-        ledger.store_catalogue(source, f"# {source}")
+        ledger.store_catalogue(source, f"# {source}", kb_scope="ops")
 
-    assert list(ledger.catalogues().items()) == [(name, f"# {name}") for name in IN_ORDER]
+    assert list(ledger.catalogues()["ops"].items()) == [(name, f"# {name}") for name in IN_ORDER]
 
-    ledger.store_catalogue("a", "# 新 🚀\n")
-    ledger.store_catalogue("b", None)
-    ledger.store_catalogue("unknown", None)
+    ledger.store_catalogue("a", "# 新 🚀\n", kb_scope="ops")
+    ledger.store_catalogue("a", "# other", kb_scope="another")
+    ledger.store_catalogue("b", None, kb_scope="ops")
+    ledger.store_catalogue("b", None, kb_scope="another")
+    ledger.store_catalogue("unknown", None, kb_scope="ops")
 
-    assert ledger.catalogues()["a"] == "# 新 🚀\n"
-    assert ledger.catalogues().keys() == set(IN_ORDER) - {"b"}
+    found = ledger.catalogues()
+    assert list(found) == ["another", "ops"]
+    assert found["another"] == {"a": "# other"}
+    assert found["ops"]["a"] == "# 新 🚀\n"
+    assert found["ops"].keys() == set(IN_ORDER) - {"b"}
 
 
 def test_a_trace_comes_back_as_it_was(ledger):
@@ -412,11 +417,11 @@ def test_of_the_traces_of_one_second_the_newest_stay(ledger):
 
 def test_catalogues_and_traces_outlive_the_connection(opened):
     ledger = opened()
-    ledger.store_catalogue("ops", "# one")
+    ledger.store_catalogue("ops", "# one", kb_scope="default")
     ledger.store_trace("lk_1", {"found": True})
     ledger.close()
 
-    assert opened().catalogues() == {"ops": "# one"}
+    assert opened().catalogues() == {"default": {"ops": "# one"}}
     assert opened().trace("lk_1") == {"found": True}
 
 

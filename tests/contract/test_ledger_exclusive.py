@@ -100,7 +100,7 @@ def test_the_ledger_can_be_written_and_read_meanwhile(opened):
     with ledger.exclusive():
         ledger.save_generation(GENERATION)
         assert other.active_generation() == GENERATION
-        other.store_catalogue("a", "b")
+        other.store_catalogue("a", "b", kb_scope="s")
 
 
 def test_threads_take_turns_in_order_of_their_coming(opened):
@@ -132,8 +132,8 @@ def test_many_waiting_threads_leave_connections_for_the_one_that_writes(opened):
 
     def work(number):
         with ledger.exclusive():
-            ledger.store_catalogue(f"c{number:02}", "")
-            return len(ledger.catalogues())
+            ledger.store_catalogue(f"c{number:02}", "", kb_scope="s")
+            return len(ledger.catalogues()["s"])
 
     with ThreadPoolExecutor(40) as pool:
         assert sorted(pool.map(work, range(40))) == list(range(1, 41))

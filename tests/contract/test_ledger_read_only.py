@@ -56,7 +56,7 @@ def url(home):
 def fill(ledger):
     ledger.save_generation(GENERATION)
     write(ledger, "a", "b", chunks=2)
-    ledger.store_catalogue("ops", "# one")
+    ledger.store_catalogue("ops", "# one", kb_scope="s")
     ledger.store_trace("lk_1", {"n": 1})
 
 
@@ -69,7 +69,7 @@ def check_reading(ledger):
     assert ledger.marks(["a"]) == {"a": marks(2)}
     assert len(ledger.versions("a")) == 1
     assert ledger.unfinished() == ()
-    assert ledger.catalogues() == {"ops": "# one"}
+    assert ledger.catalogues() == {"s": {"ops": "# one"}}
     assert ledger.trace("lk_1") == {"n": 1}
     assert ledger.cached_vectors(EMBEDDER, ["x"]) == {}
     assert ledger.key_of_hash("x") is None
@@ -115,8 +115,8 @@ def test_a_ledger_that_a_writer_has_open(url, read_only):
 
     check_reading(ledger)
     check_writing(ledger)
-    writer.store_catalogue("wiki", "# two")  # by its open connection
-    assert ledger.catalogues() == {"ops": "# one", "wiki": "# two"}
+    writer.store_catalogue("wiki", "# two", kb_scope="s")  # by its open connection
+    assert ledger.catalogues() == {"s": {"ops": "# one", "wiki": "# two"}}
     ledger.close()
     writer.close()
 
@@ -241,13 +241,13 @@ def test_a_writer_that_does_not_let_go(url, home, monkeypatch):
     other.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(LedgerBusy) as error:
-        ledger.store_catalogue("a", "b")
+        ledger.store_catalogue("a", "b", kb_scope="s")
 
     assert "Another process is writing to the ledger" in error.value.message
     assert ids(ledger.documents()) == ("a", "b")
     other.execute("ROLLBACK")
     other.close()
-    ledger.store_catalogue("a", "b")
+    ledger.store_catalogue("a", "b", kb_scope="s")
     ledger.close()
 
 

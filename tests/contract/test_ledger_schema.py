@@ -71,7 +71,7 @@ def fill(connection):
         " 'indexed', '2026-01-03'),"
         " ('b', 'ops', 'B', '', 'default', 'text b', 'plain', 'bb', '{}', 2, 'writing',"
         " '2026-01-04')",
-        "INSERT INTO catalogues (source, text) VALUES ('ops', '# one')",
+        "INSERT INTO catalogues (source, text) VALUES ('ops', '# one'), ('api', '# two')",
         "INSERT INTO traces (lookup_id, created_at, trace) VALUES ('lk_1', '2026', '{\"n\"\\: 1}')",
     )
 
@@ -127,7 +127,7 @@ def test_a_ledger_from_before_there_were_versions_is_brought_up_to_date(first, u
     assert ledger.marks(["a", "b"]) == {"a": (), "b": ()}
     assert ledger.versions("a") == (DocumentVersion("a", "g1", "aa", (), since="2026-01-03"),)
     assert ledger.versions("b") == ()
-    assert ledger.catalogues() == {"ops": "# one"}
+    assert ledger.catalogues() == {"default": {"api": "# two", "ops": "# one"}}
     assert ledger.trace("lk_1") == {"n": 1}
 
     # and it goes on like any other

@@ -12,7 +12,6 @@ import pytest
 
 from fakes import FakeEmbedder, FakeIndex, Row, engine_error
 from knowport import KnowledgeBase, knowledge_base
-from knowport.core.domains import parse_catalogue
 from knowport.errors import EmbeddingUnavailable, EngineError, InvalidInput, LedgerError
 from knowport.settings import load_settings
 from support import serve_from
@@ -38,7 +37,7 @@ ROWS = [
     Row("kb/far.md", content=f"{BODY} far", cosine=0.1, category="ops", title=HEADING),
 ]
 ASKED = f"{QUERY} {TERM} {ALIAS}"
-CATALOGUE = parse_catalogue(f'[[domain]]\nid = "ops"\nnames = ["{ALIAS}"]\n')
+CATALOGUE = f'[[domain]]\nid = "ops"\nnames = ["{ALIAS}"]\n'
 
 
 class Opened:
@@ -48,7 +47,7 @@ class Opened:
         settings = load_settings({"home": home, "trace": trace})
         self.kb = KnowledgeBase(settings=settings, embedder=embedder or FakeEmbedder())
         serve_from(self.kb, FakeIndex(ROWS, dict(failing)))
-        self.kb._parts.catalogue = CATALOGUE
+        self.kb.set_domains(CATALOGUE)
         self.file = home / "ledger.sqlite3"
 
     def stored(self) -> list[str]:

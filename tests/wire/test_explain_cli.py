@@ -371,6 +371,21 @@ def test_catalogues_of_two_sources_are_used_together(kb: KnowledgeBase, tmp_path
     assert kb.run_lookup("keydb lock").plan.domains == ()
 
 
+def test_a_scope_knows_nothing_of_the_domains_of_another(kb: KnowledgeBase, tmp_path: Path) -> None:
+    theirs = '[[domain]]\nid = "secret"\nnames = ["bluebird"]\n'
+    folder = make_folder(tmp_path / "kb", {"domains.toml": theirs, "their.md": "# A\n\nbluebird\n"})
+
+    kb.ingest(folder, source="kb", kb_scope="theirs")
+
+    assert kb.run_lookup("bluebird", kb_scope="theirs").plan.domains == ("secret",)
+    assert kb.run_lookup("bluebird").plan.domains == ()
+    assert kb.run_lookup("keydb lock", kb_scope="theirs").plan.domains == ()
+    assert "secret" not in domain_ids(kb)
+    kb.set_domains(None, source="kb")
+    assert domain_ids(kb) == []
+    assert kb.run_lookup("bluebird", kb_scope="theirs").plan.domains == ("secret",)
+
+
 def test_a_catalogue_set_by_code_is_kept(kb: KnowledgeBase) -> None:
     kb.set_domains('[[domain]]\nid = "net"\nnames = ["dns"]\n')
     home = kb.settings.home

@@ -31,7 +31,7 @@ from knowport.bootstrap.rebuilding import follow_alias, rebuild_ports
 from knowport.bootstrap.serving import Pointer, Serving
 from knowport.core.calibration import Fingerprint
 from knowport.core.chunking import ChunkingOptions
-from knowport.core.domains import Catalogue, merge_catalogues, parse_catalogue
+from knowport.core.domains import NO_DOMAINS, Catalogue, merge_catalogues, parse_catalogue
 from knowport.core.mismatch import REBUILD
 from knowport.core.wording import counted
 from knowport.errors import EngineError, IndexMismatch, LedgerError
@@ -84,7 +84,7 @@ class Composition:
         self._lost_ok = lost_ok
         self._of_start: list[str] = []
         try:
-            self.catalogue = _catalogue(self.ledger.catalogues())
+            self.refresh_catalogues()
             chunking = settings.chunking
             nothing = Serving(None, None, own, ChunkingOptions(chunking.size, chunking.overlap))
             self._pointer = Pointer(self.ledger, self._open, nothing)
@@ -125,9 +125,14 @@ class Composition:
         self.generations.close()
         self.ledger.close()
 
-    def refresh_catalogue(self) -> None:
+    def refresh_catalogues(self) -> None:
         """Read the domain catalogues anew."""
-        self.catalogue = _catalogue(self.ledger.catalogues())
+        found = self.ledger.catalogues()
+        self._catalogues = {scope: _catalogue(texts) for scope, texts in found.items()}
+
+    def catalogue(self, kb_scope: str) -> Catalogue:
+        """The domains of a scope; none of another one are known in it."""
+        return self._catalogues.get(kb_scope, NO_DOMAINS)
 
     # -- what is served ---------------------------------------------------------------------
 
@@ -171,15 +176,14 @@ class Composition:
         return self._lookup_ports(self._pointer.current(), kb_scope)
 
     def _lookup_ports(self, serving: Serving, kb_scope: str | None) -> LookupPorts:
+        scope = kb_scope or self.settings.retrieval.kb_scope
         return LookupPorts(
             embedder=serving.embedder,
             ledger=self.ledger,
             index=serving.index,
             generation=serving.name,
-            thresholds=thresholds_of(
-                serving, self.settings, kb_scope or self.settings.retrieval.kb_scope
-            ),
-            catalogue=self.catalogue,
+            thresholds=thresholds_of(serving, self.settings, scope),
+            catalogue=self.catalogue(scope),
             notices=notices_of(serving),
         )
 

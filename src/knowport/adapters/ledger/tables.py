@@ -126,6 +126,7 @@ vectors = Table(
 catalogues = Table(
     "catalogues",
     METADATA,
+    Column("kb_scope", String(256), primary_key=True),
     Column("source", String(400), primary_key=True),
     Column("text", Text, nullable=False),  # a domains.toml
 )

@@ -19,18 +19,24 @@ _DAYS_BEFORE_ANY_TRACE = 365_000  # a date goes no further back than to the year
 class TraceStore(Store):
     """See ``knowport.ports.Ledger``."""
 
-    def catalogues(self) -> Mapping[str, str]:
+    def catalogues(self) -> Mapping[str, Mapping[str, str]]:
+        columns = (catalogues.c.kb_scope, catalogues.c.source, catalogues.c.text)
         with self._read() as connection:
-            rows = connection.execute(select(catalogues.c.source, catalogues.c.text)).all()
-        return dict(sorted((source, text) for source, text in rows))
+            rows = connection.execute(select(*columns)).all()
+        found: dict[str, dict[str, str]] = {}
+        for scope, source, text in sorted(map(tuple, rows)):
+            found.setdefault(scope, {})[source] = text
+        return found
 
-    def store_catalogue(self, source: str, text: str | None) -> None:
+    def store_catalogue(self, source: str, text: str | None, *, kb_scope: str) -> None:
+        key = {"kb_scope": kb_scope, "source": source}
         with self._write() as connection:
             if text is None:
-                connection.execute(catalogues.delete().where(catalogues.c.source == source))
+                mine = (catalogues.c[name] == value for name, value in key.items())
+                connection.execute(catalogues.delete().where(*mine))
             else:
-                values = {"source": source, "text": text}
-                connection.execute(upsert(connection, catalogues, ["source"]), values)
+                write = upsert(connection, catalogues, list(key))
+                connection.execute(write, {**key, "text": text})
 
     def store_trace(self, lookup_id: str, trace: Metadata) -> None:
         # To the microsecond, so that of traces of one second the newest is known.

@@ -1,4 +1,4 @@
-"""The scope that each version of a document stood in."""
+"""The scopes of the versions of documents, and of domain catalogues."""
 
 from __future__ import annotations
 
@@ -19,3 +19,19 @@ def upgrade() -> None:
         "UPDATE versions SET kb_scope = coalesce((SELECT d.kb_scope FROM documents d"
         " WHERE d.doc_id = versions.doc_id AND d.content_hash = versions.content_hash), '')"
     )
+
+    op.rename_table("catalogues", "old_catalogues")
+    op.create_table(
+        "catalogues",
+        sa.Column("kb_scope", sa.String(256), nullable=False),
+        sa.Column("source", sa.String(400), nullable=False),
+        sa.Column("text", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("kb_scope", "source", name="scoped_catalogues_pkey"),
+    )
+    # A source whose documents stand in several scopes had one catalogue for all of them.
+    op.execute(
+        "INSERT INTO catalogues (kb_scope, source, text)"
+        " SELECT DISTINCT coalesce(d.kb_scope, 'default'), c.source, c.text"
+        " FROM old_catalogues c LEFT JOIN documents d ON d.source = c.source"
+    )
+    op.drop_table("old_catalogues")
