@@ -12,6 +12,7 @@ from documents import docx, paragraph, pdf, pptx, xlsx
 from knowport.adapters.loading import FileLoader, LoadLimits, load_bytes, load_file
 from knowport.adapters.loading import read as reading
 from knowport.errors import LoadError
+from knowport.settings.loading import LoadingSettings
 from manifest_table import cases, outcome_of, problems
 
 CASES = list(cases())
@@ -311,6 +312,32 @@ def test_limits_reach_the_parser():
         error = refused(loader.load_bytes, pdf(["a"], ["b"]), "a.pdf")
 
     assert (error.reason, error.message) == ("too_large", "The PDF has 2 pages; the limit is 1.")
+
+
+def test_the_settings_are_the_limits():
+    assert LoadLimits(**LoadingSettings().model_dump()) == LoadLimits()
+
+
+@pytest.mark.parametrize(
+    ("limit", "data", "name"),
+    [
+        ("file_bytes", *pair("a.md")),
+        ("characters", *pair("a.html")),
+        ("pages", pdf(["a"], ["b"]), "a.pdf"),
+        ("entries", *pair("a.docx")),
+        ("inflated_bytes", *pair("a.xlsx")),
+    ],
+)
+def test_what_is_too_large_names_the_setting_that_lets_it_in(loader, limit, data, name):
+    with FileLoader(LoadLimits(**{limit: 1})) as small:
+        error = refused(small.load_bytes, data, name)
+
+    assert (error.reason, error.remedy) == (
+        "too_large",
+        f"Split it, or raise loading.{limit}.",
+    )
+    assert limit in LoadingSettings.model_fields
+    assert loader.load_bytes(data, name).text
 
 
 def test_the_usual_loader_serves_as_functions(file):

@@ -9,6 +9,7 @@ from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.loading import (
     LOADER_VERSION,
     FileLoader,
+    LoadLimits,
     Roots,
     digest_file,
     find_files,
@@ -72,7 +73,7 @@ class Composition:
         self.settings = settings
         own = CheckedEmbedder(embedder) if embedder else configured_embedder(settings)
         self.roots = Roots(settings.home / "roots.json")
-        self._loader = FileLoader()
+        self._loader = FileLoader(LoadLimits(**settings.loading.model_dump()))
         self.ledger = SqlLedger(settings.ledger_url)
         self.generations = Generations(
             settings,

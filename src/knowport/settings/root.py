@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from sqlalchemy import URL
 
+from knowport.settings.loading import LoadingSettings
 from knowport.settings.mcp import McpSettings
 from knowport.settings.sections import (
     ChunkingSettings,
@@ -38,6 +39,7 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = RetrievalSettings()
     milvus: MilvusSettings = MilvusSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    loading: LoadingSettings = LoadingSettings()
     chunking: ChunkingSettings = ChunkingSettings()
     pack: PackSettings = PackSettings()
     ledger: LedgerSettings = LedgerSettings()

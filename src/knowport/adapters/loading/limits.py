@@ -27,3 +27,8 @@ class LoadLimits:
     characters: int = 100_000_000
     seconds: float = 60.0
     memory_bytes: int = 1_500_000_000
+
+
+def raised(limit: str) -> str:
+    """The remedy where a file is over a limit of that name."""
+    return f"Split it, or raise loading.{limit}."

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from knowport.adapters.loading.frames import Header, pack, unpack
-from knowport.adapters.loading.limits import LoadLimits
+from knowport.adapters.loading.limits import LoadLimits, raised
 from knowport.adapters.loading.parsers import Parsed
 from knowport.errors import LoadError
 
@@ -76,7 +76,7 @@ class ParserProcess:
             raise LoadError(
                 f"Parsing it takes more than {limits.seconds:g} seconds.",
                 reason="too_slow",
-                remedy="Split it, or raise the limit.",
+                remedy=raised("seconds"),
             ) from error
         except (BrokenPipeError, EOFError) as error:
             raise LoadError(

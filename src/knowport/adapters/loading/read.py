@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
+from knowport.adapters.loading.limits import raised
 from knowport.errors import LoadError
 
 
@@ -55,7 +56,7 @@ def check_size(size: int, most: int) -> None:
         raise LoadError(
             f"The file has {size} bytes; the limit is {most}.",
             reason="too_large",
-            remedy="Split it, or raise the limit.",
+            remedy=raised("file_bytes"),
         )
 
 

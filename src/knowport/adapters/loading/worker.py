@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from knowport.adapters.loading.frames import Header, pack, unpack
-from knowport.adapters.loading.limits import LoadLimits
+from knowport.adapters.loading.limits import LoadLimits, raised
 from knowport.adapters.loading.parsers import Parsed
 from knowport.errors import LoadError
 
@@ -86,7 +86,7 @@ def _out_of_memory(limits: LoadLimits) -> dict[str, str]:
     return {
         "message": f"Parsing it takes more than {limits.memory_bytes} bytes of memory.",
         "reason": "too_large",
-        "remedy": "Split it, or raise the limit.",
+        "remedy": raised("memory_bytes"),
     }
 
 

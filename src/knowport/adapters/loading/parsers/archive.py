@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
-from knowport.adapters.loading.limits import LoadLimits
+from knowport.adapters.loading.limits import LoadLimits, raised
 from knowport.adapters.loading.sniff import encrypted
 from knowport.errors import LoadError
 
@@ -34,6 +34,7 @@ def entries(data: bytes, limits: LoadLimits) -> list[zipfile.ZipInfo]:
         raise LoadError(
             f"The archive has {len(found)} entries; the limit is {limits.entries}.",
             reason="too_large",
+            remedy=raised("entries"),
         )
     return found
 
@@ -116,6 +117,7 @@ def _deflated(source: memoryview, entry: zipfile.ZipInfo, room: int, limits: Loa
                     f"{entry.filename!r} inflates to more than {limits.inflation_ratio} times its "
                     "size.",
                     reason="zip_bomb",
+                    remedy="If it is to be trusted, raise loading.inflation_ratio.",
                 )
             if size > entry.file_size:
                 break  # the caller refuses it
@@ -137,5 +139,7 @@ def _inflate(source: memoryview) -> Iterator[bytes]:
 
 def _too_large(limits: LoadLimits) -> LoadError:
     return LoadError(
-        f"The archive inflates to more than {limits.inflated_bytes} bytes.", reason="too_large"
+        f"The archive inflates to more than {limits.inflated_bytes} bytes.",
+        reason="too_large",
+        remedy=raised("inflated_bytes"),
     )

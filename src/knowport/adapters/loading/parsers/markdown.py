@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from html_to_markdown import ConversionOptions, PreprocessingOptions, WarningKind, convert
 
-from knowport.adapters.loading.limits import LoadLimits
+from knowport.adapters.loading.limits import LoadLimits, raised
 from knowport.errors import LoadError
 
 _OPTIONS = ConversionOptions(
@@ -48,7 +48,9 @@ def check_length(characters: int, limits: LoadLimits) -> None:
     """Raises LoadError ``too_large`` where a text is longer than the limit."""
     if characters > limits.characters:
         raise LoadError(
-            f"Its text is longer than {limits.characters} characters.", reason="too_large"
+            f"Its text is longer than {limits.characters} characters.",
+            reason="too_large",
+            remedy=raised("characters"),
         )
 
 

@@ -8,7 +8,7 @@ import unicodedata
 import pypdfium2
 from pypdfium2 import raw
 
-from knowport.adapters.loading.limits import LoadLimits
+from knowport.adapters.loading.limits import LoadLimits, raised
 from knowport.adapters.loading.parsers import Parsed
 from knowport.adapters.loading.parsers.archive import broken
 from knowport.adapters.loading.parsers.markdown import check_length
@@ -38,7 +38,9 @@ def parse(data: bytes, limits: LoadLimits) -> Parsed:
     count = len(document)
     if count > limits.pages:
         raise LoadError(
-            f"The PDF has {count} pages; the limit is {limits.pages}.", reason="too_large"
+            f"The PDF has {count} pages; the limit is {limits.pages}.",
+            reason="too_large",
+            remedy=raised("pages"),
         )
     pages: list[str] = []
     length = 0

@@ -13,7 +13,7 @@ from pptx.slide import Slide
 from pptx.table import Table
 from pptx.text.text import TextFrame
 
-from knowport.adapters.loading.limits import LoadLimits
+from knowport.adapters.loading.limits import LoadLimits, raised
 from knowport.adapters.loading.parsers import Parsed
 from knowport.adapters.loading.parsers.archive import broken, packed
 from knowport.adapters.loading.parsers.markdown import check_length
@@ -32,6 +32,7 @@ def parse_parts(parts: dict[str, bytes], title: str, limits: LoadLimits) -> Pars
         raise LoadError(
             f"The presentation has {len(slides)} slides; the limit is {limits.pages}.",
             reason="too_large",
+            remedy=raised("pages"),
         )
     removed = 0
     pages: list[str] = []
