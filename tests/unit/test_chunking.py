@@ -43,7 +43,7 @@ class TestOptions:
         assert setting in error.value.remedy
 
     def test_max_bytes_refused(self):
-        with pytest.raises(ConfigurationError, match=r"chunking\.max_bytes"):
+        with pytest.raises(ConfigurationError, match=r"max_bytes"):
             ChunkingOptions(max_bytes=63)
 
     @pytest.mark.parametrize(

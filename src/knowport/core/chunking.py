@@ -59,8 +59,8 @@ class ChunkingOptions:
             )
         if self.max_bytes < _MIN_BYTES:
             raise ConfigurationError(
-                f"chunking.max_bytes is {self.max_bytes}.",
-                remedy=f"Set chunking.max_bytes to {_MIN_BYTES} or more.",
+                f"max_bytes is {self.max_bytes}.",
+                remedy=f"Set max_bytes to {_MIN_BYTES} or more.",
             )
 
 
