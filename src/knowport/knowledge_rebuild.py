@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from knowport.bootstrap import Composition
-from knowport.core.evidence_map import EvidenceStatus, judge
+from knowport.core.evidence_map import EvidenceStatus, instant, judge
 from knowport.core.identity import parse_evidence_key
 from knowport.pipelines.rebuild import Rebuild
 
@@ -31,11 +31,13 @@ class Rebuilds:
         """Whether an evidence key that was cited still stands for the same text, and where that
         text is now.
 
-        ``generation`` (as the answer named it) and ``at`` (UTC, ISO 8601) say when it was cited;
+        ``generation`` (as the answer named it) and ``at`` (ISO 8601, in UTC unless it says
+        otherwise) say when it was cited;
         without them the oldest text that it is known to have stood for is meant. With a
         ``kb_scope`` whatever stood in another one is as if it had never been. Raises InvalidInput
         for what is no evidence key.
         """
         doc_id, _ = parse_evidence_key(key)
         versions = self._parts.ledger.versions(doc_id, kb_scope=kb_scope)
-        return judge(key, versions, generation=generation, at=at)
+        moment = None if at is None else instant(at)
+        return judge(key, versions, generation=generation, at=moment)

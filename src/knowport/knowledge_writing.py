@@ -13,6 +13,7 @@ from knowport.core.identity import checked_doc_id, make_doc_id
 from knowport.core.text import normalise_text
 from knowport.errors import InvalidInput, KnowportError
 from knowport.model import (
+    FileOutcome,
     FileResult,
     IngestProgress,
     IngestReport,
@@ -28,6 +29,9 @@ from knowport.pipelines.put import delete_present, put_file, put_text
 from knowport.pipelines.replace import known_document
 from knowport.pipelines.watch import keep_in_sync
 from knowport.settings import Settings
+
+# Outcomes of a file that the index holds after an ingest.
+_HELD = (FileOutcome.INDEXED, FileOutcome.UNCHANGED)
 
 
 class Sync(TypedDict, total=False):
@@ -91,13 +95,19 @@ class WritesDocuments:
             parse_catalogue(domains, where=str(root / "domains.toml"))
         if dry_run:
             return preview(root, self._parts.read_ports(), asked, should_stop=should_stop)
+        before = self._parts.roots.of(asked.source)
         self._parts.roots.remember(asked.source, _folder(root))
         try:
             report = ingest(
                 root, self._ports, asked, on_progress=on_progress, should_stop=should_stop
             )
+        except InvalidInput:  # nothing came from there
+            self._parts.roots.remember(asked.source, before)
+            raise
         finally:  # also what was finished until an error makes a calibration expire
             self._parts.refresh_calibration()
+        if not any(file.outcome in _HELD for file in report.files):
+            self._parts.roots.remember(asked.source, before)
         if root.is_dir():
             self.set_domains(domains, source=asked.source, kb_scope=asked.kb_scope)
         return report

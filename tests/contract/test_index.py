@@ -688,6 +688,46 @@ def test_an_embedded_file_is_one_process_at_a_time(tmp_path: Path) -> None:
     engine.close()
 
 
+_OPEN_AND_HOLD = """
+import sys
+from knowport.adapters.milvus import Engine
+from knowport.errors import IndexInUse
+try:
+    engine = Engine.connect(sys.argv[1], timeout=10)
+except IndexInUse:
+    print("in use", flush=True)
+else:
+    engine.client.list_collections()
+    print("opened", flush=True)
+    sys.stdin.read()
+    engine.client.list_collections()
+    engine.close()
+"""
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_of_several_that_start_at_once_one_gets_the_file(tmp_path: Path, there: bool) -> None:
+    file = tmp_path / "milvus.db"
+    if there:
+        embedded(file)[0].close()
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", _OPEN_AND_HOLD, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(schema.__file__).parents[3])},
+        )
+        for _ in range(4)
+    ]
+    said = [process.stdout.readline().strip() for process in started if process.stdout]
+    for process in started:
+        process.communicate(timeout=60)
+
+    assert sorted(said) == ["in use", "in use", "in use", "opened"]
+    assert [process.returncode for process in started] == [0, 0, 0, 0]
+
+
 def test_one_process_may_open_an_embedded_file_twice(tmp_path: Path) -> None:
     first, index = embedded(tmp_path / "milvus.db")
     index.create()

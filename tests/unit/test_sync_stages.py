@@ -19,6 +19,7 @@ from knowport.errors import (
     EngineError,
     EngineUnavailable,
     GenerationChanged,
+    InvalidInput,
     KnowportError,
     LedgerBusy,
 )
@@ -354,6 +355,43 @@ def test_a_passing_failure_is_told_and_tried_again_later_without_a_change() -> N
     )
     assert calls == [0.0, RETRY_SECONDS]
     assert [error.code for error in errors] == ["engine_unavailable"]
+
+
+def test_a_folder_that_is_away_for_a_while_does_not_end_a_watch() -> None:
+    reports: list[IngestReport] = []
+    errors: list[KnowportError] = []
+    now = iter(range(0, 1_000, 20))
+
+    def sync() -> IngestReport:
+        if len(reports) == 1 and not errors:
+            raise InvalidInput("'kb' does not exist.", field="path")
+        return REPORT
+
+    keep_in_sync(
+        iter([True] * 4),
+        sync,
+        on_report=reports.append,
+        on_error=errors.append,
+        should_stop=lambda: False,
+        clock=lambda: float(next(now)),
+    )
+
+    assert [str(error) for error in errors] == ["'kb' does not exist."]
+    assert len(reports) == 3
+
+
+def test_a_path_that_was_wrong_from_the_start_ends_a_watch() -> None:
+    def sync() -> IngestReport:
+        raise InvalidInput("'kb' does not exist.", field="path")
+
+    with pytest.raises(InvalidInput):
+        keep_in_sync(
+            iter([True]),
+            sync,
+            on_report=pytest.fail,
+            on_error=pytest.fail,
+            should_stop=lambda: False,
+        )
 
 
 def test_a_lasting_failure_ends_a_watch() -> None:

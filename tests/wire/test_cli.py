@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -332,6 +335,53 @@ def test_141_the_reader_closed_the_output(base: Base, arguments: list[str]) -> N
     said = process.stderr.read().decode()
     assert process.wait(timeout=60) == 141
     assert said == ""
+
+
+def test_74_the_output_was_closed_from_the_start(base: Base) -> None:
+    words = shlex.join(map(str, command("status", home=base.home)))
+
+    done = subprocess.run(
+        ["sh", "-c", f"{words} >&-"],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        cwd=base.home.parent,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (74, "The output cannot be written: it is closed.\n")
+
+
+def test_70_a_crash_is_not_nothing_found(base: Base) -> None:
+    script = """
+import sys
+from knowport import KnowledgeBase
+from knowport.entrypoints import start
+def broken(*_, **__): raise RuntimeError("a fault")
+KnowledgeBase.lookup = broken
+sys.argv = ["knowport", "lookup", "x", f"--home={sys.argv[1]}"]
+start.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(base.home)],
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        check=False,
+    )
+
+    assert done.returncode == 70
+    assert "RuntimeError: a fault" in done.stderr
+    assert "fault of Knowport" in done.stderr
+
+
+def test_a_home_whose_name_is_no_text_is_a_wrong_configuration(tmp_path: Path) -> None:
+    home = tmp_path / os.fsdecode(b"gbk\xc3\xfb")
+
+    done = knowport("lookup", "x", home=home)
+
+    assert done.returncode == 3
+    assert "the path of home must be UTF-8" in done.stderr
 
 
 # -- help -----------------------------------------------------------------------------------------

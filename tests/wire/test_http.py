@@ -243,6 +243,28 @@ def test_query_and_body_must_not_contradict_each_other(client: httpx.Client) -> 
     assert "id" in problem(reply, 400, "contradiction")["detail"]
 
 
+def test_domains_are_set_and_forgotten(client: httpx.Client) -> None:
+    catalogue = '[[domain]]\nid = "tools"\nnames = ["lathe"]\n'
+
+    def put(**body: Any) -> httpx.Response:
+        return client.put("/v1/domains", json={"source": "shed", **body})
+
+    def domains() -> list[str]:
+        return client.post("/v1/explain", json={"query": "lathe"}).json()["plan"]["domains"]
+
+    assert put(catalogue=catalogue).json() == {"source": "shed", "domains": ["tools"]}
+    for bad in ("[[domain", "x = 1", f"x = {'9' * 5000}", f"x = {'[' * 50_000}"):
+        found = problem(put(catalogue=bad), 422, "invalid_input")
+        assert found["errors"][0]["field"] == "catalogue"
+        assert found["detail"].startswith("The catalogue ")
+    for source in ("", "a" * 400, ".."):
+        problem(put(catalogue=None, source=source), 422, "invalid_input")
+    problem(put(), 422, "invalid_request")  # null is said
+    assert domains() == ["tools"]
+    assert put(catalogue=None).json() == {"source": "shed", "domains": []}
+    assert domains() == []
+
+
 # -- what is refused --------------------------------------------------------------------------
 
 JSON = {"Content-Type": "application/json"}

@@ -154,6 +154,7 @@ def test_another_scope_cannot_be_named_whether_it_is_there_or_not(
         ("GET", "/v1/documents", {"params": {"kb_scope": scope, "id": SECRET_DOC}}),
         ("PUT", "/v1/documents", {"json": {"id": "a", "text": "x", "kb_scope": scope}}),
         ("DELETE", "/v1/documents", {"params": {"kb_scope": scope, "id": SECRET_DOC}}),
+        ("PUT", "/v1/domains", {"json": {"source": "a", "catalogue": None, "kb_scope": scope}}),
         ("POST", "/v1/ingest", {"json": {"path": "/", "kb_scope": scope}}),
     ]
     for method, path, more in asked:
@@ -215,6 +216,21 @@ def test_an_id_of_another_scope_is_not_overwritten(
     assert served.kb.document(SECRET_DOC)[1].text.startswith("# Plans")
 
 
+def test_domains_are_set_in_the_scope_of_the_key_only(keys: dict[str, httpx.Client]) -> None:
+    body = {"source": "birds", "catalogue": '[[domain]]\nid = "fowl"\nnames = ["heron"]\n'}
+
+    def domains(name: str) -> list[str]:
+        return keys[name].post("/v1/explain", json={"query": "heron"}).json()["plan"]["domains"]
+
+    assert code(keys["reader"].put("/v1/domains", json=body)) == (403, "forbidden")
+    assert keys["other"].put("/v1/domains", json=body).status_code == 200
+    assert (domains("other"), domains("reader")) == (["fowl"], [])
+    assert keys["writer"].put("/v1/domains", json={**body, "catalogue": None}).status_code == 200
+    assert domains("other") == ["fowl"]
+    assert keys["other"].put("/v1/domains", json={**body, "catalogue": None}).status_code == 200
+    assert domains("other") == []
+
+
 def test_jobs_are_seen_in_their_scope_only(keys: dict[str, httpx.Client], served: Running) -> None:
     root = served.service.settings.ingest_roots[0]
     begun = keys["writer"].post("/v1/ingest", json={"path": str(root / "book")})
@@ -247,6 +263,7 @@ def test_each_role_may_do_its_own_and_what_lesser_ones_may(
         ("reader", "GET", "/metrics", {}),
         ("writer", "PUT", "/v1/documents", {"json": {"id": "bad/", "text": "x"}}),
         ("writer", "DELETE", "/v1/documents?id=none", {}),
+        ("writer", "PUT", "/v1/domains", {"json": {"source": "none", "catalogue": None}}),
         ("writer", "POST", "/v1/ingest", {"json": {"path": "/nowhere"}}),
         ("writer", "POST", "/v1/jobs/job_x/cancel", {}),
         ("admin", "GET", "/v1/generations", {}),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from http_service import FILES, Running, running
-from knowport.entrypoints.remote import service_named
+from knowport.client import Client
+from knowport.entrypoints.remote import service_named, upload
 from knowport.entrypoints.running import announced, running_service
 from support import knowport, make_folder
 
@@ -136,6 +137,55 @@ def test_a_file_has_the_same_outcome_here_and_over_a_service(
     assert {outcome for outcome, _ in told(there).values()} == {"skipped", "failed", "indexed"}
     for name in ("was.md", "grew.md", "fine.md"):
         served.kb.delete(f"outcomes/{name}")
+
+
+def test_the_domains_of_a_folder_are_sent_with_its_files(command, tmp_path: Path) -> None:
+    catalogue = '[[domain]]\nid = "animals"\nnames = ["Zebra"]\n'
+    folder = make_folder(tmp_path / "zoo", {"a.md": "# A\n\nZebra.", "domains.toml": catalogue})
+
+    def domains() -> list[str]:
+        return json.loads(command("explain", "zebra", "--json").stdout)["plan"]["domains"]
+
+    assert command("ingest", folder).returncode == 0
+    assert domains() == ["animals"]
+    (folder / "domains.toml").unlink()
+    assert command("ingest", folder / "a.md", "--source=zoo").returncode == 0
+    assert domains() == ["animals"]  # a single file says nothing of them
+    assert command("ingest", folder).returncode == 0
+    assert domains() == []
+    command("documents", "delete", "zoo/a.md")
+
+
+def test_nothing_is_sent_of_a_folder_whose_domains_are_bad(command, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "bad", {"a.md": "# A\n\nOkapi.", "domains.toml": "[[domain"})
+
+    here = knowport("ingest", folder, home=tmp_path / "home", hash_embedder=True)
+    there = command("ingest", folder)
+
+    assert (there.returncode, there.stderr) == (here.returncode, here.stderr)
+    assert there.returncode == 3
+    assert command("documents", "show", "bad/a.md").returncode == 9
+
+
+def test_domains_are_not_sent_when_the_files_were_not_all(served: Running, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "cut", {"a.md": "# A", "domains.toml": ""})
+    with Client(served.url) as client:
+        client.set_domains('[[domain]]\nid = "apes"\nnames = ["bonobo"]\n', source="cut")
+        report = upload(
+            client,
+            folder,
+            source=None,
+            category=None,
+            category_from_folder=False,
+            kb_scope=None,
+            include=(),
+            exclude=(),
+            should_stop=lambda: True,
+        )
+
+        assert report.interrupted
+        assert client.explain("bonobo")["plan"]["domains"] == ["apes"]
+        assert client.set_domains(None, source="cut") == ()
 
 
 def test_no_trace_of_a_lookup_is_an_unknown_thing(command, tmp_path: Path) -> None:

@@ -79,6 +79,20 @@ def test_it_ends_when_its_engine_was_killed_and_starts_again(serving: Serving, h
     assert driver().ended() == 0
 
 
+def test_a_signal_to_the_whole_group_is_no_failure_of_the_engine(
+    serving: Serving, home: Path
+) -> None:
+    process = serving.start(home)
+    with httpx.Client(base_url=process.url) as client:
+        until_ready(client)
+    [engine] = [pid for pid in map(int, children_of(process.pid)) if "milvus" in command_of(pid)]
+
+    process.tell(signal.SIGTERM)
+    os.kill(engine, signal.SIGTERM)
+
+    assert driver().ended() == 0
+
+
 def children_of(pid: int) -> list[str]:
     return [
         child

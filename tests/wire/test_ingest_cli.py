@@ -298,3 +298,20 @@ def test_two_processes_that_ingest_one_document_end_as_one_of_them(
         assert info.chunk_count == 4 + 9 * versions.index(document.text)
         expected = {f"kb/a.md#chunk-{n}" for n in range(info.chunk_count)}
         assert sorted(stored_chunks(kb)) == sorted(expected)
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 2), (("--delete-missing",), 8)])
+def test_a_folder_without_documents_does_not_take_a_source_over(
+    tmp_path: Path, options: tuple[str, ...], code: int
+) -> None:
+    home = tmp_path / "home"
+    folder = make_folder(tmp_path / "one" / "docs", {"a.md": "# A\n\ntext\n"})
+    empty = tmp_path / "two" / "docs"
+    empty.mkdir(parents=True)
+
+    def ingest(path: Path, *more: str) -> int:
+        return knowport("ingest", path, *more, home=home, hash_embedder=True).returncode
+
+    assert ingest(folder) == 0
+    assert ingest(empty, "--source=docs", *options) == code
+    assert ingest(folder) == 0

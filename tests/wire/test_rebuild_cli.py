@@ -164,6 +164,40 @@ def test_a_lost_index_is_built_again(home: Path) -> None:
     assert found["evidence"][0]["document_id"] == "kb/d01.md#chunk-0"
 
 
+def test_a_rebuild_that_waits_with_other_settings_says_what_can_be_done(home: Path) -> None:
+    started = knowport("rebuild", "start", home=home, hash_embedder=True, environment=SMALL)
+    assert started.returncode == 0, started.stderr
+
+    said = as_json(home, "rebuild", "status")["next_step"]
+
+    assert "with other settings (chunking.size was 300, is 600)" in said
+    assert "`knowport rebuild abort`" in said
+    refused = knowport("rebuild", "run", home=home, hash_embedder=True)
+    assert refused.returncode == 14
+
+
+@pytest.mark.parametrize("at", ["banana", "", "2026-99-99", "0"])
+def test_a_time_that_is_none_is_refused(home: Path, at: str) -> None:
+    done = knowport("evidence", "kb/d00.md#chunk-0", "--at", at, home=home, hash_embedder=True)
+
+    assert done.returncode == 2
+    assert "is no time" in done.stderr
+
+
+def test_a_key_of_several_texts_does_not_take_sides(base: Path, home: Path) -> None:
+    with KnowledgeBase(home, embedder=HashEmbedder()) as kb:
+        kb.put(doc_id(0), text_of(0).replace("first", "second"))
+
+    done = knowport("evidence", f"{doc_id(0)}#chunk-0", home=home, hash_embedder=True)
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("ambiguous: it has stood for several texts; --generation or --at")
+    now = knowport(
+        "evidence", f"{doc_id(0)}#chunk-0", "--at", "2999-01-01", home=home, hash_embedder=True
+    )
+    assert now.stdout == "current: still stands for the same text\n"
+
+
 def test_where_old_evidence_is_now(home: Path) -> None:
     key = "kb/d01.md#chunk-1"
     assert run(home, "evidence", key)[:2] == (0, "current: still stands for the same text\n")
@@ -171,8 +205,10 @@ def test_where_old_evidence_is_now(home: Path) -> None:
     code, out, _ = run(home, "evidence", key)
     assert code == 0
     lines = out.splitlines()
-    assert lines[0].startswith("split: the text is spread over kb/d01.md#chunk-")
-    assert [line.split(" in ")[1].split(":")[0] for line in lines[2:]] == ["g1", new]
+    assert lines[0].startswith("ambiguous: it has stood for several texts; --generation or --at")
+    assert [line.split(" in ")[1].split(":")[0] for line in lines[1:]] == ["g1", new]
+    assert "split, kb/d01.md#chunk-" in lines[1]
+    assert lines[2].endswith(": current")
     found = as_json(home, "evidence", key, "--generation", new, **SMALL)
     assert (found["state"], found["to"]) == ("current", [key])
     assert run(home, "evidence", "kb/never.md#chunk-0")[0] == 1

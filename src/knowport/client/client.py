@@ -237,6 +237,16 @@ class Client(LongWork):
         values = self._get(_JSON, Call("DELETE", "/v1/documents", query=query))
         return int(values["chunks_deleted"])
 
+    def set_domains(
+        self, catalogue: str | None, *, source: str, kb_scope: str | None = None
+    ) -> tuple[str, ...]:
+        """Set the domain catalogue of a source, as TOML text; None forgets it. Returns the ids of
+        its domains."""
+        # None is sent: it says something here.
+        body = {"source": source, "catalogue": catalogue, **given(kb_scope=kb_scope)}
+        values = self._get(_JSON, Call("PUT", "/v1/domains", body=body))
+        return tuple(values["domains"])
+
     # -- the service ------------------------------------------------------------------------
 
     def status(self, *, kb_scope: str | None = None) -> ServiceStatus:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from knowport.errors import ConfigurationError, KnowportError
+from knowport.errors import ConfigurationError, KnowportError, UnknownDocument
 
 
 class ServiceError(KnowportError):
@@ -115,4 +115,7 @@ def _exit_codes() -> dict[str, int]:
     return found
 
 
-_EXIT_CODES = _exit_codes()
+# A service has two kinds of unknown things that the process itself has not.
+_EXIT_CODES = _exit_codes() | dict.fromkeys(
+    ("unknown_scope", "unknown_job"), UnknownDocument.exit_code
+)

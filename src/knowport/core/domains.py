@@ -131,7 +131,8 @@ def parse_catalogue(text: str, *, where: str = "domains.toml") -> Catalogue:
     """Read a catalogue; raises ConfigurationError naming the domain and key at fault."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    # Also a number of thousands of digits, and brackets in brackets without end.
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{where} is not TOML: {error}.") from error
     unknown = sorted(set(values) - {"domain"})
     entries = values.get("domain", [])

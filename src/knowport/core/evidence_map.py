@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from knowport.core.identity import parse_evidence_key
+from knowport.errors import InvalidInput
 from knowport.model import DocumentVersion
 
 
@@ -120,6 +122,20 @@ def judge(
     oldest = meanings[0]
     ambiguous = any((m.state, m.to) != (oldest.state, oldest.to) for m in meanings)
     return EvidenceStatus(key, oldest.state, oldest.to, meanings, ambiguous)
+
+
+def instant(text: str) -> str:
+    """A time as the ledger writes it, in UTC to the second. Raises InvalidInput."""
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"{text!r} is no time.",
+            field="at",
+            remedy="Give it in ISO 8601, in UTC unless it says otherwise: 2026-11-30T12:00:00Z.",
+        ) from error
+    return moment.isoformat(timespec="seconds")
 
 
 def _is_of(version: DocumentVersion, generation: str | None, at: str | None) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from dataclasses import asdict
 from importlib import metadata
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ from knowport.entrypoints import (
     wire,
 )
 from knowport.entrypoints.options import (
+    EXIT_FAULT,
     EXIT_INTERRUPTED,
     EXIT_OUTPUT_CLOSED,
     EXIT_OUTPUT_FULL,
@@ -119,13 +121,22 @@ def main() -> None:
     except BrokenPipeError:
         code = EXIT_OUTPUT_CLOSED
     except OSError as error:  # nothing but the output is written without an error of ours
-        if error.errno != errno.ENOSPC:
-            raise
-        err.print(f"The output cannot be written: {error.strerror}.", style="red", markup=False)
-        code = EXIT_OUTPUT_FULL
+        if error.errno == errno.ENOSPC:
+            err.print(f"The output cannot be written: {error.strerror}.", style="red", markup=False)
+            code = EXIT_OUTPUT_FULL
+        else:
+            code = _tell_fault()
+    except Exception:  # noqa: BLE001  # a crash must not look like "nothing found", which is 1
+        code = _tell_fault()
     if code in (EXIT_OUTPUT_CLOSED, EXIT_OUTPUT_FULL):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still to be flushed
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _tell_fault() -> int:
+    traceback.print_exc()
+    err.print("This is a fault of Knowport. Please report it with the lines above.")
+    return EXIT_FAULT
 
 
 def _tell(error: KnowportError) -> int:

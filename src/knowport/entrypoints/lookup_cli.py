@@ -143,5 +143,5 @@ def evidence(
         print_json(asdict(found))
     else:
         out.print(render.evidence_text(found), markup=False)
-    if not found.to:
+    if not any(meaning.to for meaning in found.meanings):
         raise typer.Exit(EXIT_NOT_FOUND)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from knowport.entrypoints import wire
 from knowport.entrypoints.running import naming_service
+from knowport.entrypoints.start import OUTPUT_FAILED
 from knowport.knowledge_base import KnowledgeBase
 from knowport.settings import Settings, load_settings
 
@@ -22,7 +23,8 @@ EXIT_PARTIAL = 8
 EXIT_EMPTY = 10
 EXIT_INTERRUPTED = 130
 EXIT_OUTPUT_CLOSED = 141  # as a shell reports a program that ended by SIGPIPE
-EXIT_OUTPUT_FULL = 74  # EX_IOERR of sysexits.h
+EXIT_OUTPUT_FULL = OUTPUT_FAILED
+EXIT_FAULT = 70  # EX_SOFTWARE of sysexits.h
 
 # Into a pipe or a file an id is never folded over two lines.
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 10_000)

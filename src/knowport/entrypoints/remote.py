@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knowport.bootstrap import Composition
+from knowport.core.domains import parse_catalogue
 from knowport.entrypoints.options import opened
 from knowport.errors import InvalidInput
 from knowport.knowledge_base import KnowledgeBase
@@ -73,12 +74,16 @@ def upload(
     """Send a file or the files below a folder to a service, one after the other.
 
     What the service refuses of a file is in its result; raises ServiceError for what concerns all
-    of them, and InvalidInput for the path or a pattern. The service does not tell how many chunks
-    it had to embed, so the report counts those that were written.
+    of them, InvalidInput for the path or a pattern, and ConfigurationError, before anything is
+    sent, for the folder's domain catalogue. That is sent last, once all files are. The service does
+    not tell how many chunks it had to embed, so the report counts those that were written.
     """
     started = time.monotonic()
     folder = root if root.is_dir() else root.parent
     name = source if source is not None else folder.resolve().name or "documents"
+    domains = Composition.read_catalogue(root)
+    if domains is not None:
+        parse_catalogue(domains, where=str(root / "domains.toml"))
     results: list[FileResult] = []
     stopped = False
     for found in Composition.find_files(root, include, exclude):
@@ -100,6 +105,8 @@ def upload(
                 kb_scope=kb_scope,
             )
         )
+    if root.is_dir() and not stopped:
+        service.set_domains(domains, source=name, kb_scope=kb_scope)
     written = sum(r.chunks for r in results if r.outcome is FileOutcome.INDEXED)
     return IngestReport(results, written, written, time.monotonic() - started, interrupted=stopped)
 

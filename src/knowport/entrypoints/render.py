@@ -173,7 +173,9 @@ def evidence_text(status: EvidenceStatus) -> str:
     }[status.state]
     lines = [f"{status.state}: {said}"]
     if status.ambiguous:
-        lines.append("It stood for several texts; --generation or --at says when it was cited:")
+        lines = [
+            "ambiguous: it has stood for several texts; --generation or --at says which was cited:"
+        ]
         lines += [
             f"  {m.since} to {m.until or 'now'} in {m.generation}: {m.state}"
             + (f", {', '.join(m.to)}" if m.state in ("moved", "split") else "")

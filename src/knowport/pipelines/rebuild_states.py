@@ -116,7 +116,7 @@ def status(ports: RebuildPorts) -> RebuildStatus:
         generations=rows,
         differs=differs,
         unknown=tuple(name for name in ports.collections() if name not in collections),
-        next_step=_next_step(rows, differs),
+        next_step=_next_step(rows, differs, ports),
     )
 
 
@@ -128,14 +128,23 @@ def _status_of(known: Generation, total: int, ports: RebuildPorts) -> Generation
     return GenerationStatus(known, max(total - missing, 0), total, lost)
 
 
-def _next_step(rows: Sequence[GenerationStatus], differs: Sequence[str]) -> str:
+def _next_step(
+    rows: Sequence[GenerationStatus], differs: Sequence[str], ports: RebuildPorts
+) -> str:
     by_state = {row.generation.state: row for row in rows}
     active = by_state.get("active")
     if active is None:
         return "There is no index yet: `knowport ingest PATH` makes one."
     for state in UNDER_WAY:
         if state in by_state:
-            return f"{REBUILD} goes on with {by_state[state].generation.name}."
+            waiting = by_state[state].generation
+            other = plan_differences(waiting, ports.wanted("", ""))
+            if other:
+                return (
+                    f"{waiting.name} is {state} with other settings ({'; '.join(other)}): restore "
+                    "them to go on with it, or `knowport rebuild abort` drops it."
+                )
+            return f"{REBUILD} goes on with {waiting.name}."
     if active.lost:
         return f"The active collection is gone: {REBUILD} builds it anew."
     return f"{REBUILD} builds the index with the settings of now." if differs else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from sqlalchemy import URL
 
@@ -58,6 +58,15 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Only what ``load_settings`` hands in: it has merged the sources itself."""
         return (init_settings,)
+
+    @field_validator("home")
+    @classmethod
+    def _text(cls, home: Path) -> Path:
+        try:
+            str(home).encode()
+        except UnicodeEncodeError:
+            raise ValueError("the path of home must be UTF-8") from None
+        return home
 
     @model_validator(mode="after")
     def _ranker_of_the_engine(self) -> Settings:

@@ -21,20 +21,25 @@ class Roots:
 
     def other_than(self, root: Path, source: str) -> Path | None:
         """The folder that the source was ingested from, if it is another one and still there."""
-        known = self._known().get(source)
-        if known is None:
-            return None
-        before = Path(known)
-        return before if before != root and before.is_dir() else None
+        before = self.of(source)
+        return before if before and before != root and before.is_dir() else None
 
-    def remember(self, source: str, root: Path) -> None:
-        """The source was ingested from that folder last."""
+    def of(self, source: str) -> Path | None:
+        """The folder that the source was ingested from last, if that is known."""
+        known = self._known().get(source)
+        return None if known is None else Path(known)
+
+    def remember(self, source: str, root: Path | None) -> None:
+        """The source was ingested from that folder last; None forgets it."""
         known = self._known()
-        if known.get(source) == str(root):
+        if known.get(source) == (None if root is None else str(root)):
             return
+        known.pop(source, None)
+        if root is not None:
+            known[source] = str(root)
         new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         with suppress(OSError):
-            new.write_text(json.dumps(known | {source: str(root)}, indent=1), encoding="ascii")
+            new.write_text(json.dumps(known, indent=1), encoding="ascii")
             new.replace(self._file)
 
     def _known(self) -> dict[str, str]:

@@ -26,6 +26,7 @@ ENDING_SECONDS = 15.0
 
 # Connections of this process to embedded files. Lite runs one engine a file for all of them.
 _embedded: Counter[Path] = Counter()
+_locks: dict[Path, int] = {}
 _embedded_guard = threading.Lock()
 
 
@@ -37,6 +38,12 @@ def claim(path: Path) -> None:
     with _embedded_guard:
         if not _embedded[path]:
             _prepare_embedded(path)
+            _locks[path] = _lock(path)
+            try:
+                _wait_for_ending_engine(path)
+            except BaseException:
+                os.close(_locks.pop(path))
+                raise
         _embedded[path] += 1
 
 
@@ -48,6 +55,7 @@ def release(path: Path) -> None:
             from milvus_lite.server_manager import server_manager_instance  # noqa: PLC0415
 
             server_manager_instance.release_server(str(path))  # pymilvus leaves it running
+            os.close(_locks.pop(path))
 
 
 def _prepare_embedded(path: Path) -> None:
@@ -77,7 +85,24 @@ def _prepare_embedded(path: Path) -> None:
     if not path.exists():
         with room(str(path)):
             pass
-    _wait_for_ending_engine(path)
+
+
+def _lock(path: Path) -> int:
+    """Lock the file for this process, before Lite is asked to start an engine on it.
+
+    Lite has a lock of its own, but of two that start at once the one that does not get it deletes
+    it, and then neither of them has an engine. Raises IndexInUse.
+    """
+    file = os.open(path.parent / f".{path.name}.owner", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(file, 20, 0)
+        os.close(file)
+        raise _in_use(path, int(owner) if owner.isdigit() else None) from None
+    os.ftruncate(file, 0)
+    os.pwrite(file, str(os.getpid()).encode(), 0)
+    return file
 
 
 def _wait_for_ending_engine(path: Path) -> None:
@@ -134,9 +159,10 @@ def cannot_open(path: Path) -> IndexInUse | EngineError:
     )
 
 
-def _in_use(path: Path, holder: int) -> IndexInUse:
+def _in_use(path: Path, holder: int | None) -> IndexInUse:
+    process = "another process" if holder is None else f"process {holder}"
     return IndexInUse(
-        f"The index file {path} is in use by process {holder}.",
+        f"The index file {path} is in use by {process}.",
         remedy="Stop it, or ask it with --server URL if it is `knowport serve`. Several processes "
         'can share one Milvus server (milvus.uri = "http://host:19530").',
     )

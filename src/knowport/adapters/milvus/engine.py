@@ -28,9 +28,11 @@ logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
 # Lite 2.5.1 asks pkg_resources for its own version, which warns whoever runs it.
 warnings.filterwarnings("ignore", "pkg_resources is deprecated", UserWarning)
 
-# The client pings an idle connection every ten seconds, which the embedded engine takes for an
-# attack and hangs up on. A socket file needs no pings.
-_QUIET = {"grpc.keepalive_time_ms": 2**31 - 1, "grpc.keepalive_permit_without_calls": False}
+# The client pings an idle connection every ten seconds, which the embedded engine, and a server of
+# Lite, takes for an attack and hangs up on. A socket file needs no pings at all; to a server they
+# tell while a call waits whether anybody is there.
+_QUIET = {"grpc.keepalive_permit_without_calls": False}
+_SILENT = {**_QUIET, "grpc.keepalive_time_ms": 2**31 - 1}
 _LISTENS_WITHIN = 0.1  # seconds between two looks whether the embedded engine listens
 _UNAVAILABLE = {
     grpc.StatusCode.UNAVAILABLE,
@@ -107,7 +109,7 @@ class Engine:
 def _client(uri: str, token: str, timeout: float, *, embedded: bool) -> MilvusClient:
     """A connected client. Lite gives its engine half a second to listen, and a busy machine takes
     longer; so an embedded one is asked again."""
-    options = _QUIET if embedded else {}
+    options = _SILENT if embedded else _QUIET
     deadline = time.monotonic() + timeout
     while True:
         try:

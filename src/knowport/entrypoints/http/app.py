@@ -21,6 +21,7 @@ from knowport.entrypoints.http.problems import MEDIA_TYPE, as_problem
 from knowport.entrypoints.http.routes import (
     audits,
     documents,
+    domains,
     generations,
     jobs,
     lookups,
@@ -70,7 +71,7 @@ def create_api(service: Service) -> FastAPI:
         redirect_slashes=False,
     )
     api.state.service = service
-    for topic in (lookups, documents, jobs, generations, audits, operations):
+    for topic in (lookups, documents, domains, jobs, generations, audits, operations):
         api.include_router(topic.routes)
     api.include_router(operations.probes)
     mount(api, service)

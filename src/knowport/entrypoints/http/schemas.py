@@ -73,6 +73,15 @@ class DeleteBody(Body):
     id: str = Field(examples=[DOC_ID])
 
 
+class DomainsBody(Body):
+    source: str = Field(description="The source that it belongs to.", examples=["handbook"])
+    catalogue: str | None = Field(
+        description="The TOML text of a `domains.toml`; null forgets the catalogue.",
+        examples=['[[domain]]\nid = "mysql"\nnames = ["MySQL"]\n'],
+    )
+    kb_scope: Scope = None
+
+
 class IngestBody(Body):
     path: str = Field(
         description="A file or folder of the service's machine, below server.ingest_roots.",
@@ -123,6 +132,13 @@ class DocumentStored(BaseModel):
 class DocumentDeleted(BaseModel):
     id: str
     chunks_deleted: int
+
+
+class DomainsStored(BaseModel):
+    """The domains of a source now, in order of its catalogue."""
+
+    source: str
+    domains: list[str]
 
 
 class DocumentText(BaseModel):

@@ -124,7 +124,8 @@ class Server(uvicorn.Server):
         again, and whatever started the service can start it anew.
         """
         self.run(sockets=[self._listening])
-        if self._service.kb.engine_ended:
+        # A signal to the whole process group reaches the engine as well.
+        if self._end_at is None and self._service.kb.engine_ended:
             raise EngineUnavailable(
                 "The embedded engine has ended by itself, or was killed; often memory was full.",
                 remedy="Start the service again. What was indexed is still there.",
