@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Select, bindparam, select, update
@@ -21,7 +22,7 @@ from knowport.model import (
     PlannedWrite,
 )
 
-_INFO: list[Any] = [c for c in documents.c if c.name not in {"text_format", "marks"}]
+_INFO: list[Any] = [documents.c[each.name] for each in fields(DocumentInfo)]
 _DOCUMENT: list[Any] = [
     *(c for c in documents.c if c.name not in {"chunk_count", "state", "updated_at", "marks"}),
     texts.c.text,
@@ -85,8 +86,8 @@ class DocumentStore(Store):
 
     def _infos(self, query: Select[Any]) -> tuple[DocumentInfo, ...]:
         with self._read() as connection:
-            rows = connection.execute(query.order_by(documents.c.doc_id)).mappings()
-            return tuple(DocumentInfo(**row) for row in rows)
+            rows = connection.execute(query.order_by(documents.c.doc_id))
+            return tuple(DocumentInfo(*row) for row in rows)
 
     def marks(self, doc_ids: Sequence[str]) -> Mapping[str, tuple[ChunkMark, ...]]:
         found: dict[str, tuple[ChunkMark, ...]] = {}
