@@ -39,6 +39,9 @@ from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
 LEXICAL = ("lite", "lite-server")
+# pymilvus keeps one connection to an address, with the options of whoever was first; by default it
+# pings when nobody asks anything, which the server of Lite hangs up on.
+QUIET = {"grpc.keepalive_permit_without_calls": False}
 ALL = (*LEXICAL, "milvus-2.3")
 
 REQUIREMENTS = {
@@ -172,7 +175,7 @@ def _wait_until_ready(name: str, server: Server, log: Path) -> None:
                 with urllib.request.urlopen(server.health, timeout=5) as page:
                     if page.read() != b"OK":
                         continue
-            client = MilvusClient(server.uri, timeout=5)
+            client = MilvusClient(server.uri, timeout=5, grpc_options=QUIET)
             try:
                 client.get_server_version(timeout=5)
                 return

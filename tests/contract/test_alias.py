@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pymilvus import MilvusClient
 
+from engines import QUIET
 from knowport.adapters.milvus import Engine, MilvusIndex, collections, point_alias
 from knowport.errors import EngineError
 from knowport.model import SearchMode
@@ -52,7 +53,7 @@ def test_an_outside_reader_gets_the_old_or_the_new_through_switch_and_rollback(
         kb.ingest(base.pages, source="kb")
         wide = kb.status().chunks
     stop, counts, errors = threading.Event(), Counter[int](), []
-    reader = MilvusClient(base.uri)
+    reader = MilvusClient(base.uri, grpc_options=QUIET)
 
     def read() -> None:
         while not stop.wait(0.05):

@@ -10,10 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 from milvus_lite import server
+from pymilvus.exceptions import MilvusException
 
-from knowport.adapters.milvus import Engine
+from knowport.adapters.milvus import Engine, engine
+from knowport.errors import EngineUnavailable
 
 LATE = 1.5  # Lite itself waits for half a second
 
@@ -26,9 +29,43 @@ def test_an_engine_that_listens_late(tmp_path: Path, monkeypatch: pytest.MonkeyP
     patched = SimpleNamespace(Popen=late, TimeoutExpired=subprocess.TimeoutExpired)
     monkeypatch.setattr(server, "subprocess", patched)
     start = time.monotonic()
-    engine = Engine.connect(str(tmp_path / "milvus.db"))
+    opened = Engine.connect(str(tmp_path / "milvus.db"))
     try:
         assert time.monotonic() - start > LATE
-        assert engine.client.list_collections() == []
+        assert opened.client.list_collections() == []
     finally:
-        engine.close()
+        opened.close()
+
+
+class HungUp(grpc.RpcError, grpc.Call):  # type: ignore[misc]
+    """What a server answers that ends a connection."""
+
+    def details(self) -> str:
+        return "Too many pings"
+
+
+HungUp.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("hung_up", [True, False])
+def test_a_server_that_hung_up_on_others_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, hung_up: bool
+) -> None:
+    asked = []
+
+    def client(*_: Any, **__: Any) -> SimpleNamespace:
+        asked.append(1)
+        if len(asked) == 1:
+            raise MilvusException(2, "Fail connecting to server") from (
+                HungUp() if hung_up else None
+            )
+        return SimpleNamespace(close=lambda: None, get_server_version=lambda **_: "2.5.4")
+
+    monkeypatch.setattr(engine, "MilvusClient", client)
+    if hung_up:
+        assert Engine.connect("http://127.0.0.1:19530").version == "2.5.4"
+        assert len(asked) == 2
+    else:
+        with pytest.raises(EngineUnavailable):
+            Engine.connect("http://127.0.0.1:19530")
+        assert len(asked) == 1

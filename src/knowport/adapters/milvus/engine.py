@@ -108,7 +108,8 @@ class Engine:
 
 def _client(uri: str, token: str, timeout: float, *, embedded: bool) -> MilvusClient:
     """A connected client. Lite gives its engine half a second to listen, and a busy machine takes
-    longer; so an embedded one is asked again."""
+    longer; so an embedded one is asked again, and so is a server that hung up on another client of
+    this process, because pymilvus shares the connection."""
     options = _SILENT if embedded else _QUIET
     deadline = time.monotonic() + timeout
     while True:
@@ -116,9 +117,15 @@ def _client(uri: str, token: str, timeout: float, *, embedded: bool) -> MilvusCl
             return MilvusClient(uri, token=token, timeout=timeout, grpc_options=options)
         except MilvusException as error:
             away = "Fail connecting" in str(error.message)
-            if not (embedded and away) or time.monotonic() > deadline:
+            if not (away and (embedded or _hung_up(error))) or time.monotonic() > deadline:
                 raise
         time.sleep(_LISTENS_WITHIN)
+
+
+def _hung_up(error: MilvusException) -> bool:
+    """Whether a server ended a connection that others in this process pinged it over."""
+    cause = error.__cause__ or error.__context__
+    return isinstance(cause, grpc.Call) and "pings" in (cause.details() or "")
 
 
 def _has_bm25(version: str) -> bool:
