@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -726,6 +728,42 @@ def test_of_several_that_start_at_once_one_gets_the_file(tmp_path: Path, there: 
 
     assert sorted(said) == ["in use", "in use", "in use", "opened"]
     assert [process.returncode for process in started] == [0, 0, 0, 0]
+
+
+def test_a_child_does_not_keep_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "milvus.db"
+    engine, _ = embedded(file)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(writing)
+        os.read(reading, 1)  # until the parent is done with it
+        os._exit(0)
+    os.close(reading)
+    engine.close()
+
+    assert open_in_another_process(file) == "opened"
+
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_locks_the_file_must_be_writable() -> None:
+    """Its name begins with a dot, so it is what a `chown home/*` leaves behind."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    embedded(folder / "milvus.db")[0].close()
+    for path in (folder, folder / "milvus.db"):
+        path.chmod(0o777)
+    (folder / ".milvus.db.owner").chmod(0o444)
+    user = os.geteuid()
+    if not user:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(ConfigurationError, match=r"\.milvus\.db\.owner can be read only"):
+            Engine.connect(str(folder / "milvus.db"))
+    finally:
+        os.seteuid(user)
+        shutil.rmtree(folder)
 
 
 def test_one_process_may_open_an_embedded_file_twice(tmp_path: Path) -> None:

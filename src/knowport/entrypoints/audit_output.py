@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any, TypeAlias
 
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 from knowport.core.wording import counted
-from knowport.entrypoints.options import err, out
+from knowport.entrypoints.options import out
+from knowport.entrypoints.progress import step_progress
 from knowport.pipelines.audit import AuditProgress, AuditReport, OnProgress
 from knowport.pipelines.audit_active import RepairReport
 
 Values: TypeAlias = Mapping[str, Any]
 
 _SHOWN = 100  # findings that are printed; --json has all
-_LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
 
 
-@contextmanager
-def audit_progress(*, quiet: bool) -> Iterator[OnProgress]:
-    """A bar on a terminal; elsewhere a line now and then; nothing with --json."""
-    if quiet:
-        yield lambda _: None
-        return
-    if not err.is_terminal:
-        yield _lines()
-        return
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("compare", total=None)
-
-        def show(now: AuditProgress) -> None:
-            bar.update(
-                task, description=now.step, completed=now.done, total=max(now.total, now.done, 1)
-            )
-
-        yield show
-
-
-def _lines() -> OnProgress:
-    said = time.monotonic()
-
-    def show(now: AuditProgress) -> None:
-        nonlocal said
-        if time.monotonic() - said > _LINE_SECONDS:
-            said = time.monotonic()
-            err.print(f"{now.step}: {now.done} of {now.total}", markup=False)
-
-    return show
+def audit_progress(*, quiet: bool) -> AbstractContextManager[OnProgress]:
+    """See ``step_progress``."""
+    return step_progress(quiet=quiet)
 
 
 def as_progress(values: Values) -> AuditProgress:

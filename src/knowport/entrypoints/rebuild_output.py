@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any, TypeAlias
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from knowport.core.wording import counted
-from knowport.entrypoints.options import err
+from knowport.entrypoints.progress import step_progress
 from knowport.pipelines.rebuild_ports import (
     OnProgress,
     RebuildProgress,
@@ -24,90 +22,16 @@ from knowport.pipelines.rebuild_ports import (
 
 Values: TypeAlias = Mapping[str, Any]
 
-_LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
-_SAID_SECONDS = 1.0  # a rate is not said before
 
-
-@contextmanager
-def rebuild_progress(*, quiet: bool) -> Iterator[OnProgress]:
-    """A bar with rate and time left on a terminal; elsewhere a line now and then; nothing with
-    --json."""
-    if quiet:
-        yield lambda _: None
-        return
-    if not err.is_terminal:
-        yield _lines()
-        return
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-    )
-    pace = _Pace()
-    with bar:
-        task = bar.add_task("build", total=None, rate="")
-
-        def show(now: RebuildProgress) -> None:
-            if pace.is_new(now):
-                bar.reset(task, description=now.step)
-            bar.update(
-                task,
-                completed=now.done,
-                total=now.total or None,
-                description=_what(now),
-                rate=pace.rate(now),
-            )
-
-        yield show
-
-
-class _Pace:
-    """How fast the step at hand is."""
-
-    def __init__(self) -> None:
-        self._step, self._began = "", 0.0
-
-    def is_new(self, now: RebuildProgress) -> bool:
-        if now.step == self._step:
-            return False
-        self._step, self._began = now.step, time.monotonic()
-        return True
-
-    def rate(self, now: RebuildProgress) -> str:
-        seconds = time.monotonic() - self._began
-        return f"{now.done / seconds:.0f}/s" if seconds > _SAID_SECONDS else ""
-
-    def left(self, now: RebuildProgress) -> str:
-        seconds = time.monotonic() - self._began
-        if seconds <= _SAID_SECONDS or not 0 < now.done <= now.total:
-            return ""
-        return f"about {seconds * (now.total - now.done) / now.done:.0f} s left"
+def rebuild_progress(*, quiet: bool) -> AbstractContextManager[OnProgress]:
+    """See ``step_progress``."""
+    return step_progress(quiet=quiet, what=_what)
 
 
 def _what(now: RebuildProgress) -> str:
     if now.step != "build":
         return now.step
     return f"build, vectors: {now.hits} from the cache, {now.misses} made"
-
-
-def _lines() -> OnProgress:
-    said = time.monotonic()
-    pace = _Pace()
-
-    def show(now: RebuildProgress) -> None:
-        nonlocal said
-        pace.is_new(now)
-        if now.total and time.monotonic() - said > _LINE_SECONDS:
-            said = time.monotonic()
-            place = f"{now.done} of {now.total}"
-            said_of_it = filter(None, [place, pace.rate(now), pace.left(now)])
-            err.print(f"{_what(now)}: {', '.join(said_of_it)}", markup=False)
-
-    return show
 
 
 def as_progress(values: Values) -> RebuildProgress:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from knowport.adapters.disk import says_full
@@ -42,7 +42,7 @@ def claim(path: Path) -> None:
             try:
                 _wait_for_ending_engine(path)
             except BaseException:
-                os.close(_locks.pop(path))
+                _unlock(path)
                 raise
         _embedded[path] += 1
 
@@ -54,8 +54,10 @@ def release(path: Path) -> None:
         if not _embedded[path]:
             from milvus_lite.server_manager import server_manager_instance  # noqa: PLC0415
 
-            server_manager_instance.release_server(str(path))  # pymilvus leaves it running
-            os.close(_locks.pop(path))
+            try:
+                server_manager_instance.release_server(str(path))  # pymilvus leaves it running
+            finally:
+                _unlock(path)
 
 
 def _prepare_embedded(path: Path) -> None:
@@ -74,7 +76,7 @@ def _prepare_embedded(path: Path) -> None:
             f"The folder {path.parent} cannot be made: {error.strerror}.",
             remedy="Choose another home (KNOWPORT_HOME) or mend its permissions.",
         ) from error
-    for needed in (path.parent, path):
+    for needed in (path.parent, path, _owner_file(path)):
         if needed.exists() and not os.access(needed, os.W_OK, effective_ids=True):
             raise ConfigurationError(
                 f"{needed} can be read only, and the embedded engine writes there also to look "
@@ -87,22 +89,47 @@ def _prepare_embedded(path: Path) -> None:
             pass
 
 
+def _owner_file(path: Path) -> Path:
+    return path.parent / f".{path.name}.owner"
+
+
 def _lock(path: Path) -> int:
     """Lock the file for this process, before Lite is asked to start an engine on it.
 
     Lite has a lock of its own, but of two that start at once the one that does not get it deletes
-    it, and then neither of them has an engine. Raises IndexInUse.
+    it, and then neither of them has an engine. Raises IndexInUse or EngineFull.
     """
-    file = os.open(path.parent / f".{path.name}.owner", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        file = os.open(_owner_file(path), os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if says_full(error):
+            raise full(path.parent, f"{path.name} cannot be locked") from error
+        raise
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.pread(file, 20, 0)
         os.close(file)
         raise _in_use(path, int(owner) if owner.isdigit() else None) from None
-    os.ftruncate(file, 0)
-    os.pwrite(file, str(os.getpid()).encode(), 0)
+    with suppress(OSError):  # a full disk: others are then told of another process without number
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
     return file
+
+
+def _unlock(path: Path) -> None:
+    lock = _locks.pop(path, None)
+    if lock is not None:  # else this process is a child of the owner
+        os.close(lock)
+
+
+def _leave_locks() -> None:
+    """A child would keep the locks of its parent for as long as it lives."""
+    for path in list(_locks):
+        _unlock(path)
+
+
+os.register_at_fork(after_in_child=_leave_locks)
 
 
 def _wait_for_ending_engine(path: Path) -> None:
