@@ -15,6 +15,7 @@ from knowport.core.chunking import ChunkingOptions
 from knowport.core.compose import content_hash
 from knowport.errors import EmbeddingUnavailable, EngineError
 from knowport.model import Document, Generation, Matrix, PlannedWrite
+from knowport.pipelines import replace as replacing
 from knowport.pipelines.recovery import Recovery, recover
 from knowport.pipelines.replace import Write, cut, marks, write_documents
 from knowport.pipelines.vectors import Vectors
@@ -240,3 +241,26 @@ def test_a_ledger_that_can_only_be_read_opens_all_the_same(
 
     assert (outcome.finished, outcome.left) == (0, 1)
     assert "can be read only" in outcome.reason
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop() -> None:
+    raise Stopped
+
+
+def test_a_write_is_stopped_between_its_slices_and_not_after_the_last(
+    ledger: SqlLedger, index: MemoryIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = (prepared(document(f"kb/{n}.md", "word", n), ledger) for n in (2, 5))
+    monkeypatch.setattr(replacing, "SLICE_CHUNKS", len(small.chunks))
+
+    write_documents([small], ledger, index, generation="g1", between_slices=stop)
+    with pytest.raises(Stopped):
+        write_documents([large], ledger, index, generation="g1", between_slices=stop)
+
+    states = {info.doc_id: info.state for info in ledger.documents()}
+    assert states == {"kb/2.md": "indexed", "kb/5.md": "writing"}
+    assert len(index.rows) == 2 * len(small.chunks) < len(small.chunks) + len(large.chunks)

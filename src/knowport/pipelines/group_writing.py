@@ -69,7 +69,7 @@ class GroupWriter:
                 ports.ledger,
                 ports.index,
                 generation=ports.generation,
-                after_slice=go_on,
+                between_slices=go_on,
             )
 
         if writes:

@@ -149,18 +149,18 @@ def replace_documents(
     index: Index,
     *,
     generation: str,
-    after_slice: Callable[[], None] = lambda: None,
+    between_slices: Callable[[], None] = lambda: None,
 ) -> None:
     """Write documents over their older versions, together, as the only writer.
 
     Their chunks must have passed ``check_chunks``. ``generation`` is the one that ``index`` is.
-    ``after_slice`` is called whenever some of the chunks are stored; what it raises leaves the
-    documents unfinished. Raises GenerationChanged where the generation is not the active one any
-    more, InvalidInput where one of the documents stands in another scope by now, EngineError or
-    LedgerError.
+    ``between_slices`` is called when some of the chunks are stored and not all; what it raises
+    leaves the documents unfinished. Raises GenerationChanged where the generation is not the active
+    one any more, InvalidInput where one of the documents stands in another scope by now,
+    EngineError or LedgerError.
     """
     with as_writer(ledger, generation):
-        write_documents(writes, ledger, index, generation=generation, after_slice=after_slice)
+        write_documents(writes, ledger, index, generation=generation, between_slices=between_slices)
 
 
 def delete_document(
@@ -193,16 +193,17 @@ def write_documents(
     index: Index,
     *,
     generation: str,
-    after_slice: Callable[[], None] = lambda: None,
+    between_slices: Callable[[], None] = lambda: None,
 ) -> None:
     """``replace_documents`` for whoever is the only writer already."""
     known = ledger.infos([write.document.doc_id for write in writes])
     for write in writes:
         refuse_other_scope(write.document, known.get(write.document.doc_id))
     ledger.begin_writes([PlannedWrite(w.document, marks(w.chunks)) for w in writes])
-    for chunks in slices(writes):
+    for place, chunks in enumerate(slices(writes)):
+        if place:
+            between_slices()
         index.upsert_chunks(chunks)
-        after_slice()
     for write in writes:
         if write.document.doc_id in known:
             index.delete_by_doc_id(write.document.doc_id, from_index=len(write.chunks))
