@@ -9,13 +9,14 @@ with KnowledgeBase() as kb:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from knowport.bootstrap import Composition
+from knowport.bootstrap.serving import Serving
 from knowport.core.calibration import Fingerprint
 from knowport.core.domains import Catalogue, Finding
 from knowport.core.filter_values import checked_filter
@@ -47,6 +48,8 @@ from knowport.ports import Embedder
 from knowport.settings import Settings, load_settings, secrets_of
 
 _PRUNE_EVERY = 100
+
+T = TypeVar("T")
 
 
 class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
@@ -108,7 +111,9 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
         traced: bool = True,
     ) -> LookupResult:
         """Like ``lookup``, with scores, drops and timings; ``traced`` stores its trace."""
-        result = self._lookup(query, category, kb_scope, mode)
+        result = self._of_one_generation(
+            lambda ports: self._lookup_in(ports, query, category, kb_scope, mode), kb_scope
+        )
         if not traced:
             return result
         try:
@@ -131,29 +136,34 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
 
         ``document_id``, an evidence key or a document id, asks why that is or is not in it.
         """
-        scope = kb_scope or self.settings.retrieval.kb_scope
-        ports = self._parts.lookup_ports(scope)  # the generation may be switched in between
-        result = self._lookup(query, category, scope, mode, ports)
-        return explain(result, document_id, ports, self._parts.lookup_options())
+
+        def explained(ports: LookupPorts) -> Explanation:
+            result = self._lookup_in(ports, query, category, kb_scope, mode)
+            return explain(result, document_id, ports, self._parts.lookup_options())
+
+        return self._of_one_generation(explained, kb_scope)
 
     def trace(self, lookup_id: str) -> Metadata | None:
         """The stored trace of a lookup, or None if there is none (any more)."""
         return self._parts.ledger.trace(lookup_id)
 
-    def _lookup(
+    def _of_one_generation(self, call: Callable[[LookupPorts], T], kb_scope: str | None) -> T:
+        parts = self._parts
+        return parts.with_serving(lambda serving: call(parts.lookup_ports(serving, kb_scope)))
+
+    def _lookup_in(
         self,
+        ports: LookupPorts,
         query: str,
         category: str | None,
         kb_scope: str | None,
         mode: SearchMode | None,
-        ports: LookupPorts | None = None,
     ) -> LookupResult:
-        scope = kb_scope or self.settings.retrieval.kb_scope
         return lookup(
             query,
-            ports or self._parts.lookup_ports(scope),
+            ports,
             self._parts.lookup_options(),
-            kb_scope=scope,
+            kb_scope=kb_scope or self.settings.retrieval.kb_scope,
             category=category,
             mode=mode or self.settings.retrieval.search.mode,
         )
@@ -213,7 +223,7 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     @property
     def thresholds(self) -> Thresholds:
         """The thresholds in force for the configured scope, calibrated or not."""
-        return self._parts.lookup_ports().thresholds
+        return self._parts.lookup_ports(self._parts.serving).thresholds
 
     def fingerprint(self) -> Fingerprint:
         """What calibrated thresholds depend on, as it stands now."""
@@ -227,8 +237,11 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     def status(self, kb_scope: str | None = None) -> Status:
         """What the knowledge base holds in a scope, by default the configured one, and what it
         stands on."""
-        parts, scope = self._parts, kb_scope or self.settings.retrieval.kb_scope
-        serving = parts.serving
+        scope = kb_scope or self.settings.retrieval.kb_scope
+        return self._parts.with_serving(lambda serving: self._status(serving, scope))
+
+    def _status(self, serving: Serving, scope: str) -> Status:
+        parts = self._parts
         return Status(
             home=str(self.settings.home.absolute()),
             milvus_uri=self.settings.milvus_uri,

@@ -111,6 +111,11 @@ class Ledger(Protocol):
         by the end of its process. Not re-entrant. Waits up to a minute, then raises LedgerBusy."""
         ...
 
+    def rebuilding(self) -> AbstractContextManager[None]:
+        """Held by one rebuild command at a time, as ``exclusive`` is by a writer; does not wait,
+        but raises RebuildError where another has it."""
+        ...
+
     # -- generations
 
     def active_generation(self) -> Generation | None: ...

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from knowport.adapters.ledger import SqlLedger
-from knowport.errors import LedgerBusy, LedgerError
+from knowport.errors import LedgerBusy, LedgerError, RebuildError
 
 from .ledgers import GENERATION, failure
 
@@ -20,7 +20,7 @@ from .ledgers import GENERATION, failure
 _HOLDER = """
 import sys
 from knowport.adapters.ledger import SqlLedger
-with SqlLedger(sys.argv[1]).exclusive():
+with getattr(SqlLedger(sys.argv[1]), sys.argv[2])():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -37,10 +37,10 @@ for _ in range(50):
 
 
 @contextmanager
-def holder(url):
+def holder(url, lock="exclusive"):
     """A process that holds the ledger."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, url],
+        [sys.executable, "-c", _HOLDER, url, lock],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -270,3 +270,41 @@ def test_a_file_that_cannot_be_locked_is_an_error(sqlite_url, tmp_path):
 
     assert "cannot be locked for writing" in message
     ledger.close()
+
+
+def rebuild(ledger):
+    with ledger.rebuilding():
+        return True
+
+
+def test_one_rebuild_at_a_time_beside_writers(url, opened, hurried):
+    """Of another process or host, of another thread, of the same one: refused at once, and said by
+    whom. Writing has a lock of its own."""
+    with holder(url, "rebuilding") as process:
+        with pytest.raises(RebuildError, match="Another rebuild command is at work") as error:
+            rebuild(hurried)
+        who = f"process {process.pid}" if url.startswith("sqlite") else "session "
+        assert f"is held for a rebuild by {who}" in error.value.message
+        assert "knowport rebuild status" in error.value.remedy
+        assert hold(hurried)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                assert rebuild(hurried)
+                break
+            except RebuildError:
+                assert time.monotonic() < deadline
+    with opened().rebuilding():
+        with pytest.raises(RebuildError, match="by another thread of this process"):
+            rebuild(hurried)
+        assert hold(hurried)
+    assert rebuild(hurried)
+
+
+def test_what_a_rebuild_raises_is_not_taken_for_another_rebuild(hurried):
+    busy = LedgerBusy("The ledger is held for writing.")
+    with pytest.raises(LedgerBusy) as error, hurried.rebuilding():
+        raise busy
+    assert error.value is busy

@@ -106,7 +106,7 @@ def test_in_parallel_a_wrong_guess_costs_no_evidence(
 ) -> None:
     """Merged on equal terms, the pages of the wrong domain took half of each answer."""
     options = replace(kb._parts.lookup_options(), parallel=True)
-    ports = kb._parts.lookup_ports()
+    ports = kb._parts.lookup_ports(kb._parts.serving)
     for question in MISLEADING:
         found = lookup(question.text, ports, options, kb_scope=results[question.name].plan.kb_scope)
 

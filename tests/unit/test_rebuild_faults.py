@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from knowport import KnowledgeBase
 from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.milvus import MilvusIndex
+from knowport.bootstrap import serving
 from knowport.errors import (
     EmbeddingError,
     EmbeddingUnavailable,
@@ -22,6 +25,7 @@ from knowport.errors import (
 )
 from knowport.model import Matrix
 from knowport.pipelines import rebuild_fill
+from knowport.pipelines.rebuild_fill import Filler
 from rebuilds import DOCUMENTS, Base, assert_answers, assert_clean, doc_id, refused, states, text_of
 from support import HashEmbedder, mark
 
@@ -253,6 +257,24 @@ def test_two_rebuilds_at_once(kb: KnowledgeBase, base: Base) -> None:
         assert kb._parts.follow().name == other.status().generation
 
 
+def test_two_rebuilds_at_once_on_two_hosts(base: Base, tmp_path: Path) -> None:
+    """Two homes over one ledger and one engine."""
+    ledger = {"ledger": {"url": f"sqlite:///{tmp_path / 'shared.sqlite3'}"}}
+    with base.open(settings=ledger) as kb:
+        kb.ingest(base.pages, source="kb")
+        base.home = tmp_path / "other home"
+        with base.open(settings=ledger) as other:
+            inside: list[str] = []
+
+            def look(_: object) -> None:
+                if not inside:
+                    inside.append(refused(other.rebuild.run, "Another rebuild command").code)
+
+            kb.rebuild.run(sample=3, on_progress=look)
+            assert inside == ["rebuild"]
+            assert states(other) == ["previous", "active"]
+
+
 def test_a_rebuild_that_another_host_aborts(kb: KnowledgeBase, base: Base) -> None:
     """Another home, so another lock, but the same ledger."""
     from knowport.pipelines.rebuild_states import drop
@@ -268,6 +290,92 @@ def test_a_rebuild_that_another_host_aborts(kb: KnowledgeBase, base: Base) -> No
     refused(lambda: kb.rebuild.run(on_progress=abort), "was building and is gone now")
     assert states(kb) == ["active"]
     assert_clean(kb)
+
+
+class Watched(HashEmbedder):
+    """Counts the texts that are embedded while ``held`` says that writers wait."""
+
+    def __init__(self) -> None:
+        super().__init__(batch_size=4)
+        self.held = False
+        self.while_held = 0
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        self.while_held += len(texts) if self.held else 0
+        return super().embed_documents(texts)
+
+
+@pytest.mark.parametrize(("times", "while_held"), [(3, 0), (1_000, 1)])
+def test_writers_do_not_wait_for_the_vectors_of_what_came_in_last(
+    base: Base, monkeypatch: pytest.MonkeyPatch, times: int, while_held: int
+) -> None:
+    """A large document comes in just before the switch becomes the only writer, again and again;
+    where that never ends, it is waited for in the end."""
+    base.filled().close()
+    embedder = Watched()
+    with base.open(embedder, settings={"chunking": {"size": 300}}) as kb:
+        kb.rebuild.start()
+        kb.rebuild.verify(sample=3)
+        exclusive, fill, came = SqlLedger.exclusive, Filler.fill, []
+
+        @contextmanager
+        def watched(ledger: SqlLedger) -> Iterator[None]:
+            with exclusive(ledger):
+                embedder.held = True
+                try:
+                    yield
+                finally:
+                    embedder.held = False
+
+        def filled(filler: Filler, **more: Any) -> bool:
+            stopped = fill(filler, **more)
+            if len(came) < times:
+                came.append(kb.put("kb/late.md", text_of(len(came) + 90, parts=8)))
+            return stopped
+
+        monkeypatch.setattr(SqlLedger, "exclusive", watched)
+        monkeypatch.setattr(Filler, "fill", filled)
+        switched = kb.rebuild.activate()
+
+        assert len(came) == min(times, rebuild_fill.MOST_PASSES)
+        assert switched.caught_up == len(came)
+        assert bool(embedder.while_held) == bool(while_held)
+        assert_clean(kb)
+        assert f"page {len(came) + 89}" in kb.document("kb/late.md")[1].text.lower()
+
+
+def test_a_reader_elsewhere_does_not_miss_that_its_generation_was_dropped(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It follows a switch within a second, and the old generation may be dropped before that."""
+    monkeypatch.setattr(serving, "FRESH_SECONDS", 1_000)
+    base.filled().close()
+    with base.open() as kb, base.open() as other:
+        assert_answers(other, 1)
+        new = kb.rebuild.run(sample=3).build.generation
+        assert other.lookup(mark("first", 1, 0, 0)).generation == "g1"
+        for dropped, call in (
+            ("g1", lambda: other.lookup(mark("first", 1, 0, 0)).generation),
+            (new, lambda: other.status().generation),
+            (None, lambda: other.explain(mark("first", 1, 0, 0)).result.generation),
+        ):
+            before = kb.status().generation if dropped is None else dropped
+            if dropped != "g1":
+                kb.rebuild.run(sample=3)
+            kb.rebuild.drop(before)
+            assert call() == kb.status().generation
+
+
+def test_a_failure_of_the_engine_is_told_as_it_is(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the ledger then fails too, of which the caller would make less."""
+    collection_of(kb, 0).drop()
+    with pytest.raises(EngineError, match="collection not found"):
+        kb.lookup("anything")
+    Fails(SqlLedger, "active_generation", LEDGER_FULL, 1).install(monkeypatch)
+    with pytest.raises(EngineError, match="collection not found"):
+        kb.lookup("anything")
 
 
 def test_writers_wait_for_the_switch_and_go_to_the_new_generation(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from knowport import KnowledgeBase
+from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.milvus import MilvusIndex
-from knowport.pipelines import rebuild_fill
+from knowport.model import EmbedderIdentity, IndexedChunk
+from knowport.pipelines import rebuild_fill, replace
 from knowport.pipelines.rebuild_ports import RebuildProgress
 from rebuilds import (
     DOCUMENTS,
@@ -123,6 +128,35 @@ def test_nothing_to_rebuild(base: Base) -> None:
         refused(kb.rebuild.run, "no index", "knowport ingest")
         refused(kb.rebuild.rollback, "no generation to roll back to")
         assert kb.rebuild.status().generations == ()
+
+
+def test_the_vectors_of_a_large_document_are_never_held_all_at_once(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base.filled().close()
+    monkeypatch.setattr(replace, "LARGE_DOCUMENT", 3)
+    for module in (replace, rebuild_fill):
+        monkeypatch.setattr(module, "SLICE_CHUNKS", 4)
+    widths: list[int] = []
+    cached, upsert = SqlLedger.cached_vectors, MilvusIndex.upsert_chunks
+
+    def read(ledger: SqlLedger, identity: EmbedderIdentity, names: Sequence[str]) -> Any:
+        widths.append(len(names))
+        return cached(ledger, identity, names)
+
+    def write(index: MilvusIndex, chunks: Sequence[IndexedChunk]) -> None:
+        widths.append(len(chunks))
+        upsert(index, chunks)
+
+    with base.open(settings={"chunking": {"size": 300}}) as kb:
+        monkeypatch.setattr(SqlLedger, "cached_vectors", read)
+        monkeypatch.setattr(MilvusIndex, "upsert_chunks", write)
+        built = kb.rebuild.start()
+        assert max(widths) < 8
+        assert built.chunks == built.hits + built.misses > 6 * 4
+        assert kb.rebuild.verify(sample=3).passed
+        kb.rebuild.activate()
+        assert_clean(kb)
 
 
 def test_stopped_and_gone_on_with(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from knowport.adapters.embedding.checked import CheckedEmbedder
 from knowport.adapters.ledger import SqlLedger
@@ -35,7 +36,7 @@ from knowport.core.chunking import ChunkingOptions
 from knowport.core.domains import NO_DOMAINS, Catalogue, merge_catalogues, parse_catalogue
 from knowport.core.mismatch import REBUILD
 from knowport.core.wording import counted
-from knowport.errors import EngineError, IndexMismatch, LedgerError
+from knowport.errors import EngineError, IndexMismatch, KnowportError, LedgerError
 from knowport.model import Generation, LookupResult
 from knowport.pipelines.ingest_ports import IngestPorts, ReadPorts
 from knowport.pipelines.lookup import LookupOptions, LookupPorts, lookup
@@ -45,6 +46,8 @@ from knowport.pipelines.recovery import recover
 from knowport.pipelines.search import SearchOptions
 from knowport.ports import Embedder
 from knowport.settings import Settings
+
+T = TypeVar("T")
 
 
 class Composition:
@@ -142,6 +145,24 @@ class Composition:
         """The active generation, as the ledger had it at most about a second ago."""
         return self._pointer.current()
 
+    def with_serving(self, call: Callable[[Serving], T]) -> T:
+        """What ``call`` makes of the generation in force.
+
+        Called anew where it fails because another process has switched and dropped that
+        generation, within the second in which this one does not know of it.
+        """
+        serving = self._pointer.current()
+        try:
+            return call(serving)
+        except EngineError as error:
+            try:
+                now = self._pointer.refresh()
+            except KnowportError:  # what failed first is what there is to say
+                raise error from None
+            if now.name == serving.name:
+                raise
+            return call(now)
+
     @property
     def engine(self) -> Engine | None:
         """The engine, if it was needed until now."""
@@ -172,11 +193,8 @@ class Composition:
 
     # -- what pipelines get -----------------------------------------------------------------
 
-    def lookup_ports(self, kb_scope: str | None = None) -> LookupPorts:
+    def lookup_ports(self, serving: Serving, kb_scope: str | None = None) -> LookupPorts:
         """Ports for a lookup in a scope, by default the configured one; all of one generation."""
-        return self._lookup_ports(self._pointer.current(), kb_scope)
-
-    def _lookup_ports(self, serving: Serving, kb_scope: str | None) -> LookupPorts:
         scope = kb_scope or self.settings.retrieval.kb_scope
         return LookupPorts(
             embedder=serving.embedder,
@@ -255,7 +273,7 @@ class Composition:
     def _lookup_in(self, generation: Generation) -> Lookup:
         """Lookups in one generation, whichever is active."""
         serving = calibrated(self.generations.open(generation), self.ledger, self.settings)
-        ports = self._lookup_ports(serving, None)
+        ports = self.lookup_ports(serving)
         options, retrieval = self.lookup_options(), self.settings.retrieval
 
         def look_up(query: str) -> LookupResult:

@@ -122,7 +122,7 @@ def _prepared(document: Document, ports: MendPorts) -> Write:
     for start in range(0, len(whole.chunks), SLICE_CHUNKS):
         part = slice(start, start + SLICE_CHUNKS)
         texts = dict(zip(whole.hashes[part], whole.texts[part], strict=True))
-        Vectors(ports.embedder, ports.ledger).fill(texts, keys=whole.keys)
+        Vectors(ports.embedder, ports.ledger).fill(texts, keys=whole.keys(part))
 
     def cached(hashes: Sequence[str]) -> Mapping[str, Vector]:
         return ports.ledger.cached_vectors(ports.embedder.identity, hashes)

@@ -84,7 +84,7 @@ def made_anew(
         hashes=[whole.hashes[number] for number in same],
     )
     vectors = Vectors(embedder, ledger)
-    vectors.fill(dict(zip(part.hashes, part.texts, strict=True)), keys=part.keys)
+    vectors.fill(dict(zip(part.hashes, part.texts, strict=True)), keys=part.keys())
     return part.indexed(vectors.known)
 
 

@@ -96,7 +96,7 @@ def _put(document: Document, ports: IngestPorts) -> FileResult:
             remedy="An older version stays as it is; delete it if it is to go.",
         )
     vectors = Vectors(ports.embedder, ledger)
-    vectors.fill(dict(zip(whole.hashes, whole.texts, strict=True)), keys=whole.keys)
+    vectors.fill(dict(zip(whole.hashes, whole.texts, strict=True)), keys=whole.keys())
     write = Write(document, whole.indexed(vectors.known))
     check_chunks(write, ports.index)
     with_retries(

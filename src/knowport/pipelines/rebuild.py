@@ -94,7 +94,7 @@ class Rebuild:
 
         Refused where one is under way already.
         """
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             waiting = under_way(self._ledger)
             if waiting is not None:
                 raise RebuildError(
@@ -111,7 +111,7 @@ class Rebuild:
         on_progress: OnProgress = lambda _: None,
     ) -> VerifyReport:
         """Prove the generation that is built. What is damaged is built anew by the next ``run``."""
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             generation = required(self._ledger, ("built", "verified"))
             return verify(generation, self._ports, judge, sample, on_progress)
 
@@ -120,7 +120,7 @@ class Rebuild:
     ) -> SwitchReport:
         """Switch to the generation that is verified; ``force`` takes one that is not, and is
         recorded with it."""
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             generation = required(self._ledger, ("built", "verified"))
             unverified = generation.state != "verified"
             if unverified and not force:
@@ -145,7 +145,7 @@ class Rebuild:
 
         Raises RebuildError where the verification fails, unless ``force``.
         """
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             generation = under_way(self._ledger) or begin(self._ports)
             differs = plan_differences(generation, self._ports.wanted("", ""))
             if differs:
@@ -177,7 +177,7 @@ class Rebuild:
         self, name: str | None = None, *, on_progress: OnProgress = lambda _: None
     ) -> SwitchReport:
         """Switch back to the generation that was active before, or to the previous one named."""
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             previous = [g for g in self._ledger.generations() if g.state == "previous"]
             chosen = [g for g in previous if name in (None, g.name)]
             if not chosen:
@@ -192,7 +192,7 @@ class Rebuild:
 
     def abort(self) -> str:
         """Drop the generation that is being built, built or verified; returns its name."""
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             generation = required(self._ledger, UNDER_WAY)
             drop(generation, self._ledger, self._ports.collection(generation))
             return generation.name
@@ -200,7 +200,7 @@ class Rebuild:
     def drop(self, name: str) -> str:
         """Drop a generation that is not active, or a collection that looks like one and that the
         ledger does not know; returns the collection's name."""
-        with self._ports.alone():
+        with self._ledger.rebuilding():
             known = {generation.name: generation for generation in self._ledger.generations()}
             if name in known:
                 drop(known[name], self._ledger, self._ports.collection(known[name]))

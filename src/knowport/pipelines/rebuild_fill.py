@@ -19,9 +19,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from knowport.errors import EmbeddingError, InvalidInput, RebuildError
-from knowport.model import BuiltDocument, DocumentInfo, GenerationState
+from knowport.model import BuiltDocument, DocumentInfo, GenerationState, Vector
 from knowport.pipelines.rebuild_ports import BuildReport, OnProgress, RebuildProgress, Target
-from knowport.pipelines.replace import CutDocument, Write, cut, marks
+from knowport.pipelines.replace import (
+    SLICE_CHUNKS,
+    CachedChunks,
+    CutDocument,
+    Write,
+    check_chunks,
+    cut,
+    marks,
+    slices,
+)
 from knowport.pipelines.vectors import Vectors
 from knowport.ports import Ledger
 
@@ -93,12 +102,12 @@ class Filler:
             stopped=stopped,
         )
 
-    def fill(self) -> bool:
+    def fill(self, *, passes: int = MOST_PASSES) -> bool:
         """Pass after pass until nothing is left; returns whether it was stopped before.
 
         Raises RebuildError, EmbeddingError, EngineError or LedgerError; what was written stays.
         """
-        for _ in range(MOST_PASSES):
+        for _ in range(passes):
             left = pending(self._ledger, self._target.name)
             if not left:
                 return False
@@ -106,10 +115,17 @@ class Filler:
                 return True
         return False
 
-    def finish(self) -> None:
-        """The last pass, for whoever is the only writer; raises as ``fill``."""
+    def finish(self, *, at_most: int | None = None) -> bool:
+        """The last pass, for whoever is the only writer; raises as ``fill``.
+
+        Where there are more than ``at_most`` chunks to write it does nothing and returns False.
+        """
         self._refuse_other_state()
-        self._pass(pending(self._ledger, self._target.name), inside=True)
+        left = pending(self._ledger, self._target.name)
+        if at_most is not None and left.chunks > at_most:
+            return False
+        self._pass(left, inside=True)
+        return True
 
     def _pass(self, left: Pending, *, inside: bool) -> bool:
         self._total = self._done + left.chunks
@@ -130,20 +146,42 @@ class Filler:
         return False
 
     def _ready(self, group: Sequence[DocumentInfo]) -> list[Write] | None:
-        """The documents of a group with their vectors; None if it was asked to stop."""
+        """The documents of a group with their vectors, which a large one leaves in the cache; None
+        if it was asked to stop."""
         found = (self._ledger.document_text(info.doc_id) for info in group)
         cuts = [cut(document, self._target.chunking) for document in found if document is not None]
-        texts = {n: t for c in cuts for n, t in zip(c.hashes, c.texts, strict=True)}
-        vectors = Vectors(self._target.embedder, self._ledger)
-        weight = sum(map(_weight, group))
+        small = {name for whole in cuts if not whole.large for name in whole.hashes}
+        known: dict[str, Vector] = {}
+        share = sum(map(_weight, group)) / max(1, sum(len(whole.hashes) for whole in cuts))
+        done = 0
+        for texts, keys in _parts(cuts):
+            vectors = Vectors(self._target.embedder, self._ledger)
+            if self._embed(vectors, texts, keys, done, share):
+                return None
+            self._misses += vectors.embedded
+            self._hits += len(texts) - vectors.embedded
+            known.update((n, v) for n, v in vectors.known.items() if n in small)
+            done += len(texts)
+        return [self._checked(whole, known) for whole in cuts]
+
+    def _embed(
+        self,
+        vectors: Vectors,
+        texts: Mapping[str, str],
+        keys: Mapping[str, str],
+        before: int,
+        share: float,
+    ) -> bool:
+        """Fill ``vectors``; returns whether it was stopped. ``before`` texts of the group are done,
+        and each is a ``share`` of what the progress counts."""
         try:
-            stopped = vectors.fill(
+            return vectors.fill(
                 texts,
-                keys={name: key for c in cuts for name, key in c.keys.items()},
+                keys=keys,
                 should_stop=self._should_stop,
-                on_batch=lambda share: self._tell(
-                    int(share * weight),
-                    cached=len(texts) - round(vectors.embedded / share),
+                on_batch=lambda _: self._tell(
+                    int((before + len(vectors.known)) * share),
+                    cached=len(vectors.known) - vectors.embedded,
                     embedded=vectors.embedded,
                 ),
             )
@@ -154,16 +192,12 @@ class Filler:
                 "to be changed or deleted first."
             ).strip()
             raise
-        if stopped:
-            return None
-        self._misses += vectors.embedded
-        self._hits += len(texts) - vectors.embedded
-        return [self._checked(whole, vectors) for whole in cuts]
 
-    def _checked(self, whole: CutDocument, vectors: Vectors) -> Write:
-        write = Write(whole.document, whole.indexed(vectors.known))
+    def _checked(self, whole: CutDocument, known: Mapping[str, Vector]) -> Write:
+        chunks = CachedChunks(whole, self._cached) if whole.large else whole.indexed(known)
+        write = Write(whole.document, chunks)
         try:
-            self._target.index.check(write.chunks)
+            check_chunks(write, self._target.index)
         except InvalidInput as error:
             raise RebuildError(
                 f"The new generation cannot take a document: {error.message}",
@@ -171,6 +205,9 @@ class Filler:
                 "`knowport rebuild run` again.".strip(),
             ) from error
         return write
+
+    def _cached(self, names: Sequence[str]) -> Mapping[str, Vector]:
+        return self._ledger.cached_vectors(self._target.embedder.identity, names)
 
     def _refuse_other_state(self) -> None:
         """Another process may have dropped the generation, or gone on with it."""
@@ -191,7 +228,8 @@ class Filler:
         ledger.store_built(name, [BuiltDocument(doc_id, "", ()) for doc_id in ids])
         for doc_id in before:
             index.delete_by_doc_id(doc_id)
-        index.upsert_chunks([chunk for write in writes for chunk in write.chunks])
+        for chunks in slices(writes):
+            index.upsert_chunks(chunks)
         ledger.store_built(
             name,
             [
@@ -214,6 +252,23 @@ class Filler:
         """How far it is, with what the group at hand adds."""
         done, hits, misses = self._done + more, self._hits + cached, self._misses + embedded
         self._on_progress(RebuildProgress("build", done, self._total, hits, misses))
+
+
+def _parts(cuts: Sequence[CutDocument]) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """What the chunks of documents are searched by, and their keys, by text hash; some at a
+    time."""
+    texts: dict[str, str] = {}
+    keys: dict[str, str] = {}
+    for whole in cuts:
+        for start in range(0, len(whole.hashes), SLICE_CHUNKS):
+            at = slice(start, start + SLICE_CHUNKS)
+            texts.update(zip(whole.hashes[at], whole.texts[at], strict=True))
+            keys.update(whole.keys(at))
+            if len(texts) >= SLICE_CHUNKS:
+                yield texts, keys
+                texts, keys = {}, {}
+    if texts:
+        yield texts, keys
 
 
 def _is_current(write: Write, now: Mapping[str, DocumentInfo]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -63,9 +62,8 @@ class RebuildPorts:
     """``wanted`` makes the generation that the settings ask for of a name and a collection's name,
     which begins with ``prefix``. ``target`` opens a generation for writing and raises
     IndexMismatch where its embedder is not at hand. ``lookup`` looks up in a generation.
-    ``alone`` is held by one rebuild command at a time and raises RebuildError where another has
-    it. ``switched`` lets this process and outside readers follow the ledger's pointer and
-    returns what of it failed, or ''.
+    ``switched`` lets this process and outside readers follow the ledger's pointer and returns what
+    of it failed, or ''.
     ``collections`` are those in the engine that look like generations of this knowledge base, and
     ``drop_collection`` drops one of them.
     """
@@ -76,7 +74,6 @@ class RebuildPorts:
     target: Callable[[Generation], Target]
     collection: Callable[[Generation], Collection]
     lookup: Callable[[Generation], Lookup]
-    alone: Callable[[], AbstractContextManager[None]]
     switched: Callable[[], str]
     collections: Callable[[], Sequence[str]]
     drop_collection: Callable[[str], None]

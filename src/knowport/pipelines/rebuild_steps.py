@@ -9,7 +9,7 @@ from dataclasses import replace
 from knowport.core.mismatch import REBUILD
 from knowport.errors import RebuildError
 from knowport.model import BuiltDocument, Generation
-from knowport.pipelines.rebuild_fill import Filler
+from knowport.pipelines.rebuild_fill import MOST_PASSES, Filler
 from knowport.pipelines.rebuild_ports import (
     BuildReport,
     Judge,
@@ -102,13 +102,12 @@ def switch(
     ledger, target = ports.ledger, _opened(generation, ports)
     active = ledger.active_generation()
     filler = Filler(ledger, target, generation.state, on_progress=on_progress)
-    filler.fill()
-    with ledger.exclusive():
-        blocked_from = time.monotonic()
-        filler.finish()
-        _refuse_other_count(target, ledger)
-        ledger.activate(target.name, activated_at=now(), forced=forced)
-        blocked = time.monotonic() - blocked_from
+    passes, blocked = 0, None
+    while blocked is None:
+        passes += 1
+        filler.fill(passes=1)
+        patient = passes < MOST_PASSES
+        blocked = _activate(target, ledger, filler, patient=patient, forced=forced)
     warning = ports.switched()
     return SwitchReport(
         generation=target.name,
@@ -119,6 +118,24 @@ def switch(
         seconds=time.monotonic() - started,
         warning=warning,
     )
+
+
+def _activate(
+    target: Target, ledger: Ledger, filler: Filler, *, patient: bool, forced: bool
+) -> float | None:
+    """Catch up with the last writes as the only writer, and activate; returns for how long others
+    waited, in seconds.
+
+    A ``patient`` one does not let them wait while more is embedded than the embedder takes at once:
+    it does nothing and returns None.
+    """
+    with ledger.exclusive():
+        blocked_from = time.monotonic()
+        if not filler.finish(at_most=target.embedder.batch_size if patient else None):
+            return None
+        _refuse_other_count(target, ledger)
+        ledger.activate(target.name, activated_at=now(), forced=forced)
+        return time.monotonic() - blocked_from
 
 
 def _opened(generation: Generation, ports: RebuildPorts) -> Target:

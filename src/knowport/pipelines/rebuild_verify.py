@@ -132,7 +132,7 @@ def _chunks(
             hashes=[whole.hashes[number] for number in same],
         )
         vectors = Vectors(target.embedder, ledger)
-        vectors.fill(dict(zip(part.hashes, part.texts, strict=True)), keys=part.keys)
+        vectors.fill(dict(zip(part.hashes, part.texts, strict=True)), keys=part.keys())
         yield from part.indexed(vectors.known)
 
 

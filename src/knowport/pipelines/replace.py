@@ -48,9 +48,13 @@ class CutDocument:
     hashes: Sequence[str]
 
     @property
-    def keys(self) -> dict[str, str]:
-        """Evidence key of the first chunk that each hash names."""
-        first = zip(reversed(self.hashes), reversed(self.chunks), strict=True)
+    def large(self) -> bool:
+        """Whether its vectors are not to be held all at once."""
+        return len(self.chunks) > LARGE_DOCUMENT
+
+    def keys(self, part: slice = slice(None)) -> dict[str, str]:
+        """Evidence key of the first chunk of a part that each hash names."""
+        first = zip(reversed(self.hashes[part]), reversed(self.chunks[part]), strict=True)
         return {name: evidence_key(chunk.doc_id, chunk.chunk_index, "", 0) for name, chunk in first}
 
     def indexed(
@@ -182,7 +186,7 @@ def as_writer(ledger: Ledger, generation: str) -> Iterator[None]:
         if active is None or active.name != generation:
             raise GenerationChanged(
                 f"Generation {generation} is not the active one any more.",
-                remedy="Begin the write again.",
+                remedy="Begin again.",
             )
         yield
 

@@ -144,7 +144,7 @@ class Staging:
     def _key(self, name: str) -> str:
         item = self._waiting[name][0].item
         assert isinstance(item, Opened)
-        return item.cut.keys[name]
+        return item.cut.keys()[name]
 
     def _refuse(self, name: str, error: EmbeddingError) -> None:
         """Fail the documents of a text, and forget what is waited for by nobody else."""

@@ -1,4 +1,4 @@
-"""One writer at a time, among the threads and processes of a ledger.
+"""One writer, and one rebuild, at a time among the threads, processes and hosts of a ledger.
 
 Threads of a process take turns first, in order of their coming; the one whose turn it is then
 competes with other processes: on SQLite for a lock on a file beside the database, on PostgreSQL
@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,8 +26,8 @@ from knowport.adapters.ledger.database import Database
 from knowport.adapters.ledger.failures import full, read_only, translated
 from knowport.errors import LedgerBusy, LedgerError
 
-# Numbers that no other user of a PostgreSQL database takes for its advisory locks.
-_LOCK = {"space": 0x6B6E6F77, "number": 1}
+# A number that no other user of a PostgreSQL database takes for its advisory locks.
+_SPACE = 0x6B6E6F77
 _LOCK_NOT_AVAILABLE = "55P03"
 # Of one width: to cut a file short makes ext4 wait for the disk.
 _PID_WIDTH = 20
@@ -40,19 +41,55 @@ _HOLDERS = text(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a lock is for: ``suffix`` of its file, ``number`` of its advisory lock."""
+
+    name: str
+    suffix: str
+    number: int
+
+    @property
+    def advisory(self) -> dict[str, int]:
+        return {"space": _SPACE, "number": self.number}
+
+
+WRITING = Purpose("writing", ".lock", 1)
+REBUILDING = Purpose("a rebuild", ".rebuild.lock", 2)
+
+
 @contextmanager
-def exclusive(database: Database, seconds: float) -> Iterator[None]:
+def exclusive(database: Database, seconds: float, purpose: Purpose = WRITING) -> Iterator[None]:
     """Held by one at a time; waits ``seconds``, then raises LedgerBusy. Not re-entrant."""
     if database.read_only:
         raise read_only(database.where)
-    deadline = time.monotonic() + seconds
-    with _turn(database.identity, database.where, deadline):
+    wanted = _Wanted(purpose, database.where, time.monotonic() + seconds)
+    with _turn(f"{database.identity}{purpose.suffix}", wanted):
         if database.file is not None:
-            with _file_lock(Path(f"{database.identity}.lock"), database.where, deadline):
+            with _file_lock(Path(f"{database.identity}{purpose.suffix}"), wanted):
                 yield
         else:
-            with _advisory_lock(database, deadline):
+            with _advisory_lock(database, wanted):
                 yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A lock that is waited for until ``deadline``; ``where`` names the ledger."""
+
+    purpose: Purpose
+    where: str
+    deadline: float
+
+    @property
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def busy(self, holder: str) -> LedgerBusy:
+        return LedgerBusy(
+            f"The ledger {self.where} is held for {self.purpose.name} by {holder}.",
+            remedy="Try again when that is done.",
+        )
 
 
 # -- threads ----------------------------------------------------------------------------------
@@ -72,15 +109,14 @@ _HELD: set[int] = set()
 
 
 @contextmanager
-def _turn(name: str, where: str, deadline: float) -> Iterator[None]:
+def _turn(name: str, wanted: _Wanted) -> Iterator[None]:
     turns = _TURNS.setdefault(name, _Turns())
     me = object()
     try:  # from here on, so that an interrupt at any moment gives the turn away
         with turns.changed:
             turns.waiting.append(me)
-            wait = deadline - time.monotonic()
-            if not turns.changed.wait_for(lambda: turns.waiting[0] is me, wait):
-                raise _busy(where, f"another thread of this process ({os.getpid()})")
+            if not turns.changed.wait_for(lambda: turns.waiting[0] is me, wanted.left):
+                raise wanted.busy(f"another thread of this process ({os.getpid()})")
         yield
     finally:
         if _TURNS.get(name) is turns:  # not in a fork, whose other threads are gone
@@ -116,50 +152,50 @@ def _kept_from_forks(descriptor: int) -> Iterator[None]:
 
 
 @contextmanager
-def _file_lock(path: Path, where: str, deadline: float) -> Iterator[None]:
+def _file_lock(path: Path, wanted: _Wanted) -> Iterator[None]:
     try:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
     except OSError as error:
         if says_full(error):
-            raise full(where, path) from error
+            raise full(wanted.where, path) from error
         raise LedgerError(
-            f"The ledger {where} cannot be locked for writing: {error}.",
+            f"The ledger {wanted.where} cannot be locked for {wanted.purpose.name}: {error}.",
             remedy="Mend the permissions of that file and its folder.",
         ) from error
     with file, _kept_from_forks(file.fileno()):  # to close it is to free it
-        _lock_file(file, where, deadline)
+        _lock_file(file, wanted)
         with suppress(OSError):  # it only tells others who holds it; the disk may be full
             file.write(f"{os.getpid():<{_PID_WIDTH}}".encode())
         yield
 
 
-def _lock_file(file: IO[bytes], where: str, deadline: float) -> None:
+def _lock_file(file: IO[bytes], wanted: _Wanted) -> None:
     wait = _SHORTEST_WAIT
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            if wanted.left <= 0:
                 holder = file.read(_PID_WIDTH).decode().strip()
-                raise _busy(where, f"process {holder or '(unknown)'}") from None
+                raise wanted.busy(f"process {holder or '(unknown)'}") from None
         time.sleep(wait)
         wait = min(2 * wait, _LONGEST_WAIT)
 
 
 @contextmanager
-def _advisory_lock(database: Database, deadline: float) -> Iterator[None]:
-    where = database.where
+def _advisory_lock(database: Database, wanted: _Wanted) -> Iterator[None]:
+    where, lock = database.where, wanted.purpose.advisory
     with translated(where):
         connection = database.engine.connect()
     session: Any = connection.connection.dbapi_connection
     with connection, _kept_from_forks(session.fileno()):
         try:
             with translated(where):
-                _lock_session(connection, where, deadline)
+                _lock_session(connection, wanted)
             yield
             with translated(where):
-                connection.execute(text("SELECT pg_advisory_unlock(:space, :number)"), _LOCK)
+                connection.execute(text("SELECT pg_advisory_unlock(:space, :number)"), lock)
                 connection.commit()
         except BaseException:
             # The end of the session is the end of the lock, whatever has happened to both.
@@ -167,25 +203,18 @@ def _advisory_lock(database: Database, deadline: float) -> Iterator[None]:
             raise
 
 
-def _lock_session(connection: Connection, where: str, deadline: float) -> None:
-    milliseconds = max(1, int(1000 * (deadline - time.monotonic())))
+def _lock_session(connection: Connection, wanted: _Wanted) -> None:
+    lock, milliseconds = wanted.purpose.advisory, max(1, int(1000 * wanted.left))
     try:
         connection.execute(text(f"SET LOCAL lock_timeout = {milliseconds}"))
-        connection.execute(text("SELECT pg_advisory_lock(:space, :number)"), _LOCK)
+        connection.execute(text("SELECT pg_advisory_lock(:space, :number)"), lock)
     except OperationalError as error:
         if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
             raise
         connection.rollback()
         holders = [
             f"session {pid} ({program or 'unnamed'}, {address or 'local'})"
-            for pid, program, address in connection.execute(_HOLDERS, _LOCK)
+            for pid, program, address in connection.execute(_HOLDERS, lock)
         ]
-        raise _busy(where, " and ".join(holders) or "another process") from error
+        raise wanted.busy(" and ".join(holders) or "another process") from error
     connection.commit()  # the lock is the session's, and an open transaction hinders the server
-
-
-def _busy(where: str, holder: str) -> LedgerBusy:
-    return LedgerBusy(
-        f"The ledger {where} is held for writing by {holder}.",
-        remedy="Try again when that is done.",
-    )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from sqlalchemy import URL
 
 from knowport.adapters.ledger.database import Database
 from knowport.adapters.ledger.documents import DocumentStore
-from knowport.adapters.ledger.exclusive import exclusive
+from knowport.adapters.ledger.exclusive import REBUILDING, exclusive
 from knowport.adapters.ledger.generations import GenerationStore
 from knowport.adapters.ledger.keys import KeyStore
 from knowport.adapters.ledger.schema import bring_up
 from knowport.adapters.ledger.traces import TraceStore
 from knowport.adapters.ledger.vectors import VectorStore
+from knowport.errors import LedgerBusy, RebuildError
 
 
 class SqlLedger(GenerationStore, DocumentStore, TraceStore, VectorStore, KeyStore):
@@ -51,3 +53,15 @@ class SqlLedger(GenerationStore, DocumentStore, TraceStore, VectorStore, KeyStor
 
     def exclusive(self) -> AbstractContextManager[None]:
         return exclusive(self._database, self._exclusive_seconds)
+
+    @contextmanager
+    def rebuilding(self) -> Iterator[None]:
+        with ExitStack() as held:
+            try:
+                held.enter_context(exclusive(self._database, 0, REBUILDING))
+            except LedgerBusy as error:
+                raise RebuildError(
+                    f"Another rebuild command is at work. {error.message}",
+                    remedy="Wait for it to end; `knowport rebuild status` shows how far it is.",
+                ) from error
+            yield
