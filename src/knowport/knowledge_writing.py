@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from knowport.bootstrap import Composition
 from knowport.core.domains import parse_catalogue
@@ -19,6 +19,8 @@ from knowport.model import (
     IngestReport,
     LoadedFile,
     Metadata,
+    Reread,
+    Root,
     TextFormat,
 )
 from knowport.pipelines.documents import Origin, checked_metadata, checked_scope, checked_source
@@ -96,7 +98,7 @@ class WritesDocuments:
         if dry_run:
             return preview(root, self._parts.read_ports(), asked, should_stop=should_stop)
         before = self._parts.roots.of(asked.source)
-        self._parts.roots.remember(asked.source, _folder(root))
+        self._parts.roots.remember(asked.source, self._root(root, options, before))
         try:
             report = ingest(
                 root, self._ports, asked, on_progress=on_progress, should_stop=should_stop
@@ -111,6 +113,43 @@ class WritesDocuments:
         if root.is_dir():
             self.set_domains(domains, source=asked.source, kb_scope=asked.kb_scope)
         return report
+
+    def _root(self, path: Path, options: Sync, before: Root | None) -> Root:
+        folder = _folder(path)
+        if path.is_dir():
+            return Root(folder, _remembered(options))
+        return before if before and before.folder == folder else Root(folder, None)
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether documents can be written now: not while the index is read-only, because it was
+        built with another embedder, analyzer or schema, or is lost."""
+        return self._parts.takes_writes()
+
+    def reread(
+        self,
+        *,
+        on_progress: Callable[[IngestProgress], None] = lambda _: None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> tuple[Reread, ...]:
+        """``ingest`` every folder again that this home has ingested, as it was ingested last.
+
+        What did not come from a folder, or from one that is gone, stays as the ledger has it.
+        Raises as ``ingest``.
+        """
+        done = []
+        for source, root in sorted(self._parts.roots.all().items()):
+            report = None
+            if root.options is not None and root.folder.is_dir() and not should_stop():
+                report = self.ingest(
+                    root.folder,
+                    on_progress=on_progress,
+                    should_stop=should_stop,
+                    source=source,
+                    **root.options,
+                )
+            done.append(Reread(source, str(root.folder), report))
+        return tuple(done)
 
     def watch(
         self,
@@ -256,6 +295,16 @@ class WritesDocuments:
             return put()
         finally:  # what was written makes a calibration expire
             self._parts.refresh_calibration()
+
+
+def _remembered(options: Sync) -> dict[str, Any]:
+    """The options that a later ingest needs to find the same documents, as JSON values."""
+    names = ("category", "category_from_folder", "kb_scope")
+    patterns = {
+        "include": list(options.get("include", ())),
+        "exclude": list(options.get("exclude", ())),
+    }
+    return {name: options.get(name) for name in names if options.get(name)} | patterns
 
 
 def _folder(root: Path) -> Path:

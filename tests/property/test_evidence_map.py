@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from knowport.core.chunking import ChunkingOptions, chunk_document
 from knowport.core.compose import text_hash
-from knowport.core.evidence_map import EvidenceState, Fate, follow, judge, map_chunk
+from knowport.core.evidence_map import EvidenceState, Fate, fates, follow, judge, map_chunk
 from knowport.model import ChunkMark, DocumentVersion
 
 DOC = "kb/page.md"
@@ -54,6 +55,31 @@ def test_cut_otherwise_the_same_text_is_found_whole(
             found = new.marks[chunk]
             assert found.start < mark.end, "a chunk that has nothing to do with it"
             assert mark.start < found.end, "a chunk that has nothing to do with it"
+
+
+spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), max_size=12).map(
+    lambda found: tuple(ChunkMark("", start, start + length) for start, length in sorted(found))
+)
+
+
+@given(spans, spans)
+def test_they_are_found_among_any_spans_that_begin_in_order(
+    old: tuple[ChunkMark, ...], new: tuple[ChunkMark, ...]
+) -> None:
+    """As by looking at each; and counted as one by one."""
+    first, second = (DocumentVersion(DOC, "g", "", marks, since="1") for marks in (old, new))
+    for number, mark in enumerate(old):
+        touching = [n for n, m in enumerate(new) if m.start < mark.end and mark.start < m.end]
+        whole = [n for n in touching if new[n].start <= mark.start and mark.end <= new[n].end]
+        mapped = map_chunk(first, number, second)
+        if whole or len(touching) == 1:
+            assert mapped.to[0] in (whole or touching)
+            assert len(mapped.to) == 1
+        else:
+            assert mapped.to == tuple(touching)
+            assert mapped.fate is (Fate.SPLIT if touching else Fate.GONE)
+    one_by_one = Counter(map_chunk(first, n, second).fate for n in range(len(old)))
+    assert fates(old, new) == one_by_one
 
 
 @given(pages, sizes)

@@ -246,6 +246,11 @@ class Composition:
             generation=serving.name,
         )
 
+    def takes_writes(self) -> bool:
+        """Whether the index that is active now, if any, takes writes."""
+        serving = self._pointer.refresh()
+        return serving.index is None or (not serving.differs and serving.index.exists())
+
     def read_ports(self) -> ReadPorts:
         """Ports to see what an ingest would do; they write nothing and make no generation."""
         return self._read_ports(self._pointer.refresh())

@@ -104,6 +104,7 @@ class GenerationInfo:
     chunking: Mapping[str, Any]
     documents_present: int
     documents_known: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)

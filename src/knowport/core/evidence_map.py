@@ -19,14 +19,17 @@ is compared with it at once, and only from there on the next text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import accumulate, takewhile
 
 from knowport.core.identity import parse_evidence_key
 from knowport.errors import InvalidInput
-from knowport.model import DocumentVersion
+from knowport.model import ChunkMark, DocumentVersion
 
 
 class Fate(StrEnum):
@@ -189,10 +192,34 @@ def map_chunk(old: DocumentVersion, number: int, new: DocumentVersion) -> Mapped
     if old.content_hash != new.content_hash:
         equal = [n for n, m in enumerate(new.marks) if m.content_hash == mark.content_hash]
         return _one_of(equal, number) if equal else Mapped(Fate.CHANGED)
-    touching = [n for n, m in enumerate(new.marks) if m.start < mark.end and mark.start < m.end]
-    whole = [
-        n for n in touching if new.marks[n].start <= mark.start and mark.end <= new.marks[n].end
-    ]
+    return _by_span(mark, number, new.marks, _touching(mark, _ends(new.marks), new.marks))
+
+
+def fates(old: Sequence[ChunkMark], new: Sequence[ChunkMark]) -> Counter[Fate]:
+    """What becomes of the chunks of a text when it is cut otherwise, counted."""
+    ends = _ends(new)
+    return Counter(
+        _by_span(mark, number, new, _touching(mark, ends, new)).fate
+        for number, mark in enumerate(old)
+    )
+
+
+def _ends(marks: Sequence[ChunkMark]) -> list[int]:
+    """For each chunk how far it and those before it reach, which never falls."""
+    return list(accumulate((mark.end for mark in marks), max))
+
+
+def _touching(mark: ChunkMark, ends: Sequence[int], marks: Sequence[ChunkMark]) -> list[int]:
+    """The chunks that hold a part of a span. Chunks begin in order."""
+    first = bisect_right(ends, mark.start)
+    found = takewhile(lambda n: marks[n].start < mark.end, range(first, len(marks)))
+    return [n for n in found if marks[n].end > mark.start]
+
+
+def _by_span(
+    mark: ChunkMark, number: int, new: Sequence[ChunkMark], touching: Sequence[int]
+) -> Mapped:
+    whole = [n for n in touching if new[n].start <= mark.start and mark.end <= new[n].end]
     if whole:
         return _one_of(whole, number)
     if len(touching) > 1:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from knowport.entrypoints import rebuild_output as output
-from knowport.entrypoints.ingest_output import StopOnInterrupt
+from knowport.entrypoints.ingest_output import StopOnInterrupt, ingest_progress
 from knowport.entrypoints.judging import judge_of
 from knowport.entrypoints.options import (
     EXIT_INTERRUPTED,
+    EXIT_PARTIAL,
     Config,
     Home,
     Json,
@@ -24,7 +25,7 @@ from knowport.entrypoints.options import (
 )
 from knowport.entrypoints.remote import Server, service_named
 from knowport.entrypoints.remote_jobs import finished
-from knowport.errors import RebuildError
+from knowport.errors import InvalidInput, RebuildError
 from knowport.knowledge_base import KnowledgeBase
 from knowport.pipelines.rebuild_ports import OnProgress
 from knowport.pipelines.rebuild_verify import SAMPLE
@@ -48,6 +49,14 @@ Queries = Annotated[
     ),
 ]
 Sample = Annotated[int, typer.Option(min=1, help="How many chunks to search for.")]
+ReadAgain = Annotated[
+    bool,
+    typer.Option(
+        "--reread",
+        help="Read every folder again that was ingested here, as it was ingested last: for changed "
+        "files, and for formats that this Knowport reads better.",
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Switch although it is not verified; this is recorded.")
 ]
@@ -99,6 +108,7 @@ def run(
     queries: Queries = None,
     force: Force = False,
     sample: Sample = SAMPLE,
+    reread: ReadAgain = False,
     as_json: Json = False,
     server: Server = None,
     home: Home = None,
@@ -113,25 +123,67 @@ def run(
     Example: knowport rebuild run --queries labelled.jsonl
     """
     labelled = _labelled(queries)
-    with _either(server, home, config) as kb, output.rebuild_progress(quiet=as_json) as on_progress:
+    with _either(server, home, config) as kb:
         if isinstance(kb, KnowledgeBase):
             with StopOnInterrupt() as stop:
-                report = kb.rebuild.run(
-                    judge=judge_of(kb, labelled, on_progress),
-                    force=force,
-                    sample=sample,
-                    on_progress=on_progress,
-                    should_stop=stop.asked,
+                done: Mapping[str, Any] = _run(
+                    kb, labelled, stop, force=force, sample=sample, reread=reread, quiet=as_json
                 )
-            done: Mapping[str, Any] = output.run_json(report)
+        elif reread:
+            raise InvalidInput(
+                "--reread reads folders of this machine, and a service cannot.",
+                field="reread",
+                remedy="Send them first (`knowport ingest PATH --server URL`).",
+            )
         else:
             steps, sent = kb.rebuild, _sent(labelled)
-            done = _finished(
-                kb, lambda: steps.run(force=force, sample=sample, queries=sent), on_progress
-            )
+            with output.rebuild_progress(quiet=as_json) as on_progress:
+                done = _finished(
+                    kb, lambda: steps.run(force=force, sample=sample, queries=sent), on_progress
+                )
     _print(done, output.run_text, as_json=as_json)
-    if done["switch"] is None:
+    if done["switch"] is None or output.reread_stopped(done):
         raise typer.Exit(EXIT_INTERRUPTED)
+    if output.reread_failed(done):
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _run(
+    kb: KnowledgeBase,
+    labelled: tuple[LabelledQuery, ...] | None,
+    stop: StopOnInterrupt,
+    *,
+    force: bool,
+    sample: int,
+    reread: bool,
+    quiet: bool,
+) -> dict[str, Any]:
+    """A rebuild here. Folders are read again before it; where the index takes no writes, because
+    it was built with another embedder, say, right after the switch."""
+    done: dict[str, Any] = {"build": None, "verify": None, "switch": None}
+
+    def read() -> None:
+        with ingest_progress(quiet=quiet) as on_file:
+            found = kb.reread(on_progress=on_file, should_stop=stop.asked)
+        done["reread"] = output.reread_json(found)
+
+    first = reread and kb.takes_writes
+    if first:
+        read()
+    if stop.asked():
+        return done
+    with output.rebuild_progress(quiet=quiet) as on_progress:
+        report = kb.rebuild.run(
+            judge=judge_of(kb, labelled, on_progress),
+            force=force,
+            sample=sample,
+            on_progress=on_progress,
+            should_stop=stop.asked,
+        )
+    done |= output.run_json(report)
+    if reread and not first and report.switch is not None:
+        read()
+    return done
 
 
 @rebuild_app.command()

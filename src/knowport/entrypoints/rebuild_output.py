@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, fields
 from typing import Any, TypeAlias
@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from knowport.core.wording import counted
+from knowport.entrypoints import wire
 from knowport.entrypoints.progress import step_progress
+from knowport.model import Reread
 from knowport.pipelines.rebuild_ports import (
     OnProgress,
     RebuildProgress,
@@ -54,6 +56,15 @@ def build_text(built: Values) -> str:
     )
 
 
+_FATES = {
+    "same": "stand for the same text",
+    "moved": "move to another chunk",
+    "split": "are split",
+    "changed": "change",
+    "gone": "are gone",
+}
+
+
 def verify_text(verified: Values) -> str:
     figures = verified["report"]
     said = [
@@ -71,6 +82,10 @@ def verify_text(verified: Values) -> str:
             f"{compared['p_value']:.3g}); median {medians['active']:.1f} ms before, "
             f"{medians['new']:.1f} ms now; {judged['left_out']} queries left out."
         )
+    keys = {fate: n for fate, n in figures.get("evidence_keys", {}).items() if n}
+    if set(keys) - {"same"}:
+        told = [f"{number} {_FATES[fate]}" for fate, number in keys.items()]
+        said.append(f"Evidence keys: {', '.join(told)}; `knowport evidence KEY` follows them.")
     said += [f"Against it: {failure}." for failure in verified["failures"]]
     return "\n".join(said)
 
@@ -86,7 +101,10 @@ def switch_text(switched: Values) -> str:
 
 
 def run_text(done: Values) -> str:
-    parts = [build_text(done["build"])]
+    parts = [_reread_text(one) for one in done.get("reread", ())]
+    if done["build"] is None:
+        return "\n".join([*parts, "Stopped before the rebuild; run the same command again."])
+    parts.append(build_text(done["build"]))
     if done["verify"] is not None:
         parts.append(verify_text(done["verify"]))
     if done["switch"] is not None:
@@ -102,6 +120,40 @@ def run_json(report: RunReport) -> dict[str, Any]:
         "verify": None if report.verify is None else verify_json(report.verify),
         "switch": None if report.switch is None else asdict(report.switch),
     }
+
+
+def reread_json(found: Sequence[Reread]) -> list[dict[str, Any]]:
+    return [
+        {
+            "source": one.source,
+            "folder": one.folder,
+            "report": None if one.report is None else wire.report_json(one.report),
+        }
+        for one in found
+    ]
+
+
+def reread_stopped(done: Values) -> bool:
+    return any(one["report"] and one["report"]["interrupted"] for one in done.get("reread", ()))
+
+
+def reread_failed(done: Values) -> bool:
+    return any(
+        one["report"] and one["report"]["counts"]["failed"] for one in done.get("reread", ())
+    )
+
+
+def _reread_text(one: Values) -> str:
+    where = f"{one['source']}, {one['folder']}"
+    if one["report"] is None:
+        return f"Not read again, and rebuilt from its stored texts: {where}."
+    counts = ", ".join(f"{number} {outcome}" for outcome, number in one["report"]["counts"].items())
+    failed = [
+        f"\n  {file['path']}: {file['reason']}: {file['detail']}"
+        for file in one["report"]["files"]
+        if file["outcome"] == "failed"
+    ]
+    return f"Read again: {where}: {counts}.{''.join(failed)}"
 
 
 def verify_json(report: VerifyReport) -> dict[str, Any]:
@@ -120,6 +172,7 @@ def status_json(status: RebuildStatus) -> dict[str, Any]:
                 **asdict(row.generation),
                 "documents_present": row.present,
                 "documents_known": row.documents,
+                "chunks": row.chunks,
                 "collection_lost": row.lost,
             }
             for row in status.generations
@@ -132,13 +185,15 @@ def status_json(status: RebuildStatus) -> dict[str, Any]:
 
 def print_status(out: Console, status: Values) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("generation", "state", "documents", "chunks of", "embedder", "since", "remarks"):
+    columns = ("generation", "state", "documents", "chunks", "of size", "embedder", "since")
+    for name in (*columns, "remarks"):
         table.add_column(name, overflow="fold")
     for row in status["generations"]:
         table.add_row(
             row["name"],
             row["state"],
             f"{row['documents_present']}/{row['documents_known']}",
+            str(row["chunks"]),
             str(row["chunking"].get("size", "?")),
             f"{row['embedder']['provider']} {row['embedder']['model']}",
             row["activated_at"] or row["created_at"],

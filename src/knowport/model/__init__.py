@@ -13,7 +13,15 @@ from knowport.model.documents import (
     VersionEnd,
 )
 from knowport.model.generations import BuiltDocument, Generation, GenerationState, Status
-from knowport.model.ingest import FileOutcome, FileResult, IngestProgress, IngestReport, LoadedFile
+from knowport.model.ingest import (
+    FileOutcome,
+    FileResult,
+    IngestProgress,
+    IngestReport,
+    LoadedFile,
+    Reread,
+    Root,
+)
 from knowport.model.lookups import (
     Answer,
     Assessment,
@@ -90,7 +98,9 @@ __all__ = [
     "QueryPlan",
     "RankerName",
     "RelevanceLevel",
+    "Reread",
     "Role",
+    "Root",
     "Scores",
     "SearchHit",
     "SearchMode",

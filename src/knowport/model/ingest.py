@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from knowport.model.values import Metadata, TextFormat
 
@@ -79,3 +80,22 @@ class IngestReport:
     def count(self, outcome: FileOutcome) -> int:
         """Number of files with that outcome."""
         return sum(f.outcome is outcome for f in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder that a source came from, and the options that it was ingested with, as JSON values;
+    None where not the folder was ingested, but single files of it."""
+
+    folder: Path
+    options: Metadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """A folder that was to be read again; ``report`` is None where it was not, because it is gone,
+    or single files of it were ingested."""
+
+    source: str
+    folder: str
+    report: IngestReport | None

@@ -150,11 +150,13 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStatus:
-    """A generation, and how many documents it holds in their present version, of how many."""
+    """A generation, how many documents it holds in their present version, of how many, and how
+    many chunks it holds."""
 
     generation: Generation
     present: int
     documents: int
+    chunks: int
     lost: bool
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from knowport.core.mismatch import REBUILD, differences, recut
 from knowport.errors import RebuildError
-from knowport.model import Generation, GenerationState
+from knowport.model import DocumentInfo, Generation, GenerationState
 from knowport.pipelines.rebuild_fill import pending
 from knowport.pipelines.rebuild_ports import (
     Collection,
@@ -108,8 +108,8 @@ def status(ports: RebuildPorts) -> RebuildStatus:
     """Every generation and what can be done next."""
     generations = ports.ledger.generations()
     active = next((known for known in generations if known.state == "active"), None)
-    total = len(ports.ledger.documents())
-    rows = tuple(_status_of(known, total, ports) for known in generations)
+    infos = ports.ledger.documents()
+    rows = tuple(_status_of(known, infos, ports) for known in generations)
     collections = {known.collection for known in generations}
     differs = () if active is None else plan_differences(active, ports.wanted("", ""))
     return RebuildStatus(
@@ -120,12 +120,16 @@ def status(ports: RebuildPorts) -> RebuildStatus:
     )
 
 
-def _status_of(known: Generation, total: int, ports: RebuildPorts) -> GenerationStatus:
-    missing = 0
-    if known.state != "active":
-        missing = len(pending(ports.ledger, known.name).changed)
+def _status_of(
+    known: Generation, infos: Sequence[DocumentInfo], ports: RebuildPorts
+) -> GenerationStatus:
+    total = len(infos)
     lost = not ports.collection(known).exists()
-    return GenerationStatus(known, max(total - missing, 0), total, lost)
+    if known.state == "active":
+        return GenerationStatus(known, total, total, sum(i.chunk_count for i in infos), lost)
+    missing = len(pending(ports.ledger, known.name).changed)
+    chunks = ports.ledger.built_chunks(known.name)
+    return GenerationStatus(known, max(total - missing, 0), total, chunks, lost)
 
 
 def _next_step(
@@ -135,19 +139,29 @@ def _next_step(
     active = by_state.get("active")
     if active is None:
         return "There is no index yet: `knowport ingest PATH` makes one."
-    for state in UNDER_WAY:
-        if state in by_state:
-            waiting = by_state[state].generation
-            other = plan_differences(waiting, ports.wanted("", ""))
-            if other:
-                return (
-                    f"{waiting.name} is {state} with other settings ({'; '.join(other)}): restore "
-                    "them to go on with it, or `knowport rebuild abort` drops it."
-                )
-            return f"{REBUILD} goes on with {waiting.name}."
+    waiting = next((by_state[state].generation for state in UNDER_WAY if state in by_state), None)
+    if waiting is not None:
+        return _goes_on(waiting, plan_differences(waiting, ports.wanted("", "")))
     if active.lost:
         return f"The active collection is gone: {REBUILD} builds it anew."
-    return f"{REBUILD} builds the index with the settings of now." if differs else ""
+    if differs:
+        return f"{REBUILD} builds the index with the settings of now."
+    previous = [row.generation.name for row in rows if row.generation.state == "previous"]
+    if previous:
+        return (
+            f"`knowport rebuild rollback` goes back; `knowport rebuild drop {previous[0]}` frees "
+            f"the room of {previous[0]}."
+        )
+    return ""
+
+
+def _goes_on(waiting: Generation, other: Sequence[str]) -> str:
+    if other:
+        return (
+            f"{waiting.name} is {waiting.state} with other settings ({'; '.join(other)}): restore "
+            "them to go on with it, or `knowport rebuild abort` drops it."
+        )
+    return f"{REBUILD} goes on with {waiting.name}."
 
 
 def now() -> str:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 import regex
 
 from knowport.core.compose import text_hash
+from knowport.core.evidence_map import Fate, fates
 from knowport.core.query import normalise_query
 from knowport.core.terms import query_terms
 from knowport.model import IndexedChunk, Metadata, SearchRequest, Term, TermKind
@@ -84,6 +85,7 @@ def prove(
         "findings": len(findings),
         "first_findings": [asdict(finding) for finding in findings[:_SHOWN]],
         "found_by_words": words,
+        "evidence_keys": _fates(expected, target.name, ledger),
     }
     damaged = dict.fromkeys(finding.doc_id for finding in findings)
     return Proof(tuple(failures), tuple(damaged), report)
@@ -134,6 +136,18 @@ def _chunks(
         vectors = Vectors(target.embedder, ledger)
         vectors.fill(dict(zip(part.hashes, part.texts, strict=True)), keys=part.keys())
         yield from part.indexed(vectors.known)
+
+
+def _fates(expected: Sequence[ExpectedDocument], generation: str, ledger: Ledger) -> dict[str, int]:
+    """How many evidence keys of now will stand for the same text, and where that of others will
+    be."""
+    counts: Counter[Fate] = Counter()
+    for start in range(0, len(expected), _READ):
+        doc_ids = [document.doc_id for document in expected[start : start + _READ]]
+        old, new = ledger.marks(doc_ids), ledger.built_marks(generation, doc_ids)
+        for doc_id in doc_ids:
+            counts += fates(old.get(doc_id, ()), new.get(doc_id, ()))
+    return {fate.value: counts[fate] for fate in Fate if counts[fate]}
 
 
 def _said_of(findings: Sequence[AuditFinding]) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Which folder each source was ingested from, so that two folders of one name do not share ids.
+"""Which folder each source was ingested from, and how: so that two folders of one name do not share
+ids, and that a folder can be read again.
 
 Kept in a file of the home and not in the ledger, which several machines may share: paths are a
 machine's own.
@@ -11,6 +12,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from knowport.model import Root
+
 
 class Roots:
     """What is remembered in ``file``. A guard against mistakes and no more: where it cannot be
@@ -19,36 +22,40 @@ class Roots:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def other_than(self, root: Path, source: str) -> Path | None:
+    def other_than(self, folder: Path, source: str) -> Path | None:
         """The folder that the source was ingested from, if it is another one and still there."""
         before = self.of(source)
-        return before if before and before != root and before.is_dir() else None
+        if before is None or before.folder == folder or not before.folder.is_dir():
+            return None
+        return before.folder
 
-    def of(self, source: str) -> Path | None:
-        """The folder that the source was ingested from last, if that is known."""
-        known = self._known().get(source)
-        return None if known is None else Path(known)
+    def of(self, source: str) -> Root | None:
+        """Where the source was ingested from last, if that is known."""
+        return self.all().get(source)
 
-    def remember(self, source: str, root: Path | None) -> None:
-        """The source was ingested from that folder last; None forgets it."""
-        known = self._known()
-        if known.get(source) == (None if root is None else str(root)):
+    def all(self) -> dict[str, Root]:
+        """Where each source was ingested from last."""
+        try:
+            known = json.loads(self._file.read_text(encoding="ascii"))
+            return {
+                source: Root(Path(root["folder"]), root["options"])
+                for source, root in known.items()
+            }
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            return {}
+
+    def remember(self, source: str, root: Root | None) -> None:
+        """The source was ingested from there last; None forgets it."""
+        known = self.all()
+        if known.get(source) == root:
             return
         known.pop(source, None)
         if root is not None:
-            known[source] = str(root)
+            known[source] = root
+        values = {
+            name: {"folder": str(one.folder), "options": one.options} for name, one in known.items()
+        }
         new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         with suppress(OSError):
-            new.write_text(json.dumps(known, indent=1), encoding="ascii")
+            new.write_text(json.dumps(values, indent=1), encoding="ascii")
             new.replace(self._file)
-
-    def _known(self) -> dict[str, str]:
-        try:
-            known = json.loads(self._file.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return {}
-        return (
-            {k: v for k, v in known.items() if isinstance(v, str)}
-            if isinstance(known, dict)
-            else {}
-        )

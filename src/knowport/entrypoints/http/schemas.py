@@ -263,6 +263,7 @@ class GenerationView(BaseModel):
     chunking: dict[str, Any]
     documents_present: int
     documents_known: int
+    chunks: int
     collection_lost: bool
 
 
