@@ -178,7 +178,12 @@ class Serving:
         self._count = 0
 
     def start(
-        self, home: Path, *arguments: str, hash_embedder: bool = True, **environment: str
+        self,
+        home: Path,
+        *arguments: str,
+        hash_embedder: bool = True,
+        seconds_per_text: float = 0,
+        **environment: str,
     ) -> Process:
         self._count += 1
         stdout, stderr = (self._folder / f"{name}-{self._count}" for name in ("out", "err"))
@@ -189,7 +194,7 @@ class Serving:
             folder=self._folder,
             stdout=stdout,
             stderr=stderr,
-            **({"seconds_per_text": 0} if hash_embedder else {}),
+            **({"seconds_per_text": seconds_per_text} if hash_embedder else {}),
         )
         deadline = time.monotonic() + 30
         while not (said := re.search(r"Listening at (\S+)\n", text_of(stdout))):

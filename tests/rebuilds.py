@@ -114,3 +114,23 @@ def assert_answers(kb: KnowledgeBase, number: int, version: str = "first") -> No
     answer = kb.lookup(mark(version, number, 0, 0))
     assert answer.generation == kb.status().generation
     assert answer.evidence[0].document_id == f"{doc_id(number)}#chunk-0"
+
+
+class Fails:
+    """A method that raises at some calls (from 1) and does its work at the others."""
+
+    def __init__(self, owner: type, method: str, error: Exception, *calls: int) -> None:
+        self.owner, self.method, self.error, self.calls = owner, method, error, calls
+        self.original: Callable[..., Any] = getattr(owner, method)
+        self.count = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fails = self
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            fails.count += 1
+            if fails.count in fails.calls:
+                raise fails.error
+            return fails.original(*args, **kwargs)
+
+        monkeypatch.setattr(self.owner, self.method, called)

@@ -23,7 +23,7 @@ from knowport.core.filter_values import checked_filter
 from knowport.core.projection import project
 from knowport.core.redaction import Redactor
 from knowport.core.relevance import Thresholds
-from knowport.errors import InvalidInput, LedgerError
+from knowport.errors import InvalidInput, KnowportError, LedgerError
 from knowport.knowledge_audit import AuditsIndex
 from knowport.knowledge_rebuild import Rebuilds
 from knowport.knowledge_serving import ServesCallers
@@ -48,7 +48,6 @@ from knowport.ports import Embedder
 from knowport.settings import Settings, load_settings, secrets_of
 
 _PRUNE_EVERY = 100
-
 T = TypeVar("T")
 
 
@@ -112,7 +111,9 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
     ) -> LookupResult:
         """Like ``lookup``, with scores, drops and timings; ``traced`` stores its trace."""
         result = self._of_one_generation(
-            lambda ports: self._lookup_in(ports, query, category, kb_scope, mode), kb_scope
+            lambda ports: self._lookup_in(ports, query, category, kb_scope, mode),
+            kb_scope,
+            lambda result: result,
         )
         if not traced:
             return result
@@ -141,15 +142,34 @@ class KnowledgeBase(WritesDocuments, AuditsIndex, Rebuilds, ServesCallers):
             result = self._lookup_in(ports, query, category, kb_scope, mode)
             return explain(result, document_id, ports, self._parts.lookup_options())
 
-        return self._of_one_generation(explained, kb_scope)
+        return self._of_one_generation(explained, kb_scope, lambda found: found.result)
 
     def trace(self, lookup_id: str) -> Metadata | None:
         """The stored trace of a lookup, or None if there is none (any more)."""
         return self._parts.ledger.trace(lookup_id)
 
-    def _of_one_generation(self, call: Callable[[LookupPorts], T], kb_scope: str | None) -> T:
-        parts = self._parts
-        return parts.with_serving(lambda serving: call(parts.lookup_ports(serving, kb_scope)))
+    def _of_one_generation(
+        self,
+        call: Callable[[LookupPorts], T],
+        scope: str | None,
+        result_of: Callable[[T], LookupResult],
+    ) -> T:
+        """What ``call`` finds in the generation in force, or anew where it is dropped meanwhile."""
+
+        def of(serving: Serving) -> T:
+            return call(self._parts.lookup_ports(serving, scope))
+
+        found = self._parts.with_serving(of)
+        return self._parts.with_serving(of) if self._is_of_before(result_of(found)) else found
+
+    def _is_of_before(self, result: LookupResult) -> bool:
+        """Whether a leg failed in a generation that is not the active one any more."""
+        if all(not attempt.failed_leg for attempt in result.attempts):
+            return False
+        try:
+            return self._parts.follow().name != result.generation
+        except KnowportError:  # the other leg's answer is what there is
+            return False
 
     def _lookup_in(
         self,

@@ -7,6 +7,7 @@ from functools import cached_property
 from knowport.bootstrap import Composition
 from knowport.core.evidence_map import EvidenceStatus, instant, judge
 from knowport.core.identity import parse_evidence_key
+from knowport.errors import InvalidInput
 from knowport.pipelines.rebuild import Rebuild
 
 
@@ -35,9 +36,21 @@ class Rebuilds:
         otherwise) say when it was cited;
         without them the oldest text that it is known to have stood for is meant. With a
         ``kb_scope`` whatever stood in another one is as if it had never been. Raises InvalidInput
-        for what is no evidence key.
+        for what is no evidence key, or for a generation that nothing is known of.
         """
         doc_id, _ = parse_evidence_key(key)
         versions = self._parts.ledger.versions(doc_id, kb_scope=kb_scope)
+        if generation is not None:
+            self._refuse_unheard_of(generation, {version.generation for version in versions})
         moment = None if at is None else instant(at)
         return judge(key, versions, generation=generation, at=moment)
+
+    def _refuse_unheard_of(self, generation: str, of_document: set[str]) -> None:
+        """A slip of the pen is not to be taken for a citation of something that is gone."""
+        known = of_document | {one.name for one in self._parts.ledger.generations()}
+        if of_document and generation not in known:
+            raise InvalidInput(
+                f"Nothing is known of a generation {generation!r}.",
+                field="generation",
+                remedy=f"This document stood in {', '.join(sorted(of_document))}.",
+            )

@@ -138,12 +138,23 @@ class Ledger(Protocol):
         """
         ...
 
+    def tidy_up(self) -> None:
+        """Remove what a switch has left behind and nobody reads: apart from it, because others wait
+        for a switch. Safe to leave out and to interrupt."""
+        ...
+
     def drop_generation(self, name: str) -> None:
         """Forget a generation and its built documents; never the active one (RebuildError)."""
         ...
 
     def built(self, generation: str) -> Mapping[str, str]:
         """Content hash by document id of what a generation that is not active holds."""
+        ...
+
+    def unbuilt(self, generation: str) -> tuple[Sequence[str], Sequence[str]]:
+        """Ids of the documents that are not built for a generation as they stand, and of those that
+        are built and should not be: because they are gone, or being deleted and half built. Both
+        in order; of what is being deleted all may be built, or nothing."""
         ...
 
     def built_chunks(self, generation: str) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pymilvus import MilvusClient
 
 from engines import LEXICAL, Engines, free_port, running
 from knowport.adapters.milvus import Engine, MilvusIndex, schema
@@ -622,6 +623,67 @@ def test_a_collection_exists_until_dropped(index: MilvusIndex, engine: Engine) -
     other.drop()
     assert not other.exists()
     assert index.exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "call"), [("_create_index", 1), ("_create_index", 2), ("load_collection", 1)]
+)
+def test_a_collection_that_is_half_made_is_made_whole(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, method: str, call: int
+) -> None:
+    """Its making is several calls, and an interruption falls between any two of them."""
+    if (method, call) == ("_create_index", 2) and not engine.lexical:
+        return  # it has one index
+    half = MilvusIndex(engine, "half_made", dimension=DIMENSION, lexical=engine.lexical)
+    assert not half.is_whole()
+    original, calls = getattr(MilvusClient, method), []
+
+    def interrupted(*args: Any, **more: Any) -> None:
+        calls.append(method)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        original(*args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MilvusClient, method, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            half.create()
+    assert half.exists()
+    assert half.is_whole() == (method == "load_collection")
+
+    half.create()
+
+    assert half.is_whole()
+    assert_found(half, engine)
+    half.create()
+    assert half.count() == 1
+    half.drop()
+
+
+def test_a_collection_that_was_released_is_loaded(index: MilvusIndex, engine: Engine) -> None:
+    index.upsert_chunks([chunk()])
+    engine.client.release_collection(index.collection)
+    index.create()
+    assert_found(index, engine)
+
+
+@lexical_only
+def test_an_index_is_made_over_the_rows_that_are_there(index: MilvusIndex, engine: Engine) -> None:
+    index.upsert_chunks([chunk()])
+    engine.client.release_collection(index.collection)
+    engine.client.drop_index(index.collection, "sparse_vector")
+    assert not index.is_whole()
+    index.create()
+    assert index.count() == 1
+    assert_found(index, engine)
+
+
+def assert_found(index: MilvusIndex, engine: Engine) -> None:
+    """A chunk that is written, if it is not there, is found in each leg."""
+    index.upsert_chunks([chunk()])
+    modes: tuple[SearchMode, ...] = ("dense", "sparse") if engine.lexical else ("dense",)
+    for mode in modes:
+        assert ids(index.search(request(mode=mode))) == ["doc#chunk-0"]
 
 
 def test_asking_a_missing_collection_is_an_error(engine: Engine, mode: SearchMode) -> None:

@@ -109,6 +109,18 @@ def test_a_document_is_deleting_until_it_is_gone(ledger):
     assert ids(ledger.documents()) == ("b",)
 
 
+def test_what_is_being_deleted_is_not_written_again(ledger):
+    write(ledger, "a", "b")
+    ledger.begin_delete("a")
+
+    ledger.reopen_writes(["a", "b", "none"])
+
+    assert {info.doc_id: info.state for info in ledger.documents()} == {
+        "a": "deleting",
+        "b": "writing",
+    }
+
+
 def test_what_is_being_deleted_can_be_written_again(ledger):
     write(ledger, "a")
     ledger.begin_delete("a")

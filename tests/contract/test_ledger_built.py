@@ -54,6 +54,7 @@ def test_what_was_active_is_counted_by_its_documents(built):
     write(built, "b", chunks=3, content=2)
     built.drop_built("g2", ["half"])
     built.activate("g2", activated_at=LATER, forced=False)
+    built.tidy_up()
     assert built.built_chunks("g1") == 5
     assert built.built_marks("g1", ["a"]) == {"a": marks(2, 1)}
     assert built.built_chunks("g2") == 0, "it is the active one"

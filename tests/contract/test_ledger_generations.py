@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from knowport.errors import LedgerError, RebuildError
+import knowport.adapters.ledger.generations
+import knowport.adapters.ledger.history
+from knowport.errors import GenerationChanged, LedgerError, RebuildError
 from knowport.model import BuiltDocument, DocumentVersion, EmbedderIdentity
 
 from .ledgers import DOCUMENT, GENERATION, failure, ids, marks, names, planned, write
@@ -151,12 +153,89 @@ def test_the_switch_takes_all_that_hangs_on_it(two):
     assert two.document("b").chunk_count == 1
     assert two.marks(["a", "b"]) == {"a": marks(5, 1), "b": marks(1, 2)}
     assert two.built("g1") == {"a": f"{1:064x}", "b": f"{2:064x}"}
+    two.tidy_up()
     assert two.built("g2") == {}
     new, old = two.versions("a")
     assert new == DocumentVersion("a", "g2", f"{1:064x}", marks(5, 1), since=NOON)
     assert old == DocumentVersion(
         "a", "g1", f"{1:064x}", marks(2, 1), old.since, until=NOON, ended_by="replaced"
     )
+
+
+def test_what_a_switch_leaves_behind_is_removed_in_portions_or_by_the_next_one(two, monkeypatch):
+    """Killed before it is tidied up, the next switch does not trip over it."""
+    monkeypatch.setattr(knowport.adapters.ledger.generations, "_PORTION", 1)
+    build(two, "g2", "a", content=1)
+    build(two, "g2", "b", content=2)
+    two.activate("g2", activated_at=NOON, forced=False)
+    two.activate("g1", activated_at=ONE, forced=False)
+    assert set(two.built("g1")) == set(two.built("g2")) == {"a", "b"}
+
+    two.tidy_up()
+    two.tidy_up()
+
+    assert (two.built("g1"), set(two.built("g2"))) == ({}, {"a", "b"})
+    assert two.active_generation().name == "g1"
+
+
+def test_many_switches_leave_as_many_versions_as_are_kept(two, monkeypatch):
+    monkeypatch.setattr(knowport.adapters.ledger.history, "KEPT", 3)
+    build(two, "g2", "a", content=1)
+    build(two, "g2", "b", content=2)
+    for number in range(6):
+        two.activate(f"g{2 - number % 2}", activated_at=f"2026-12-01T12:00:0{number}", forced=False)
+        two.tidy_up()
+    assert [name for name, _, _ in history(two, "a")] == ["g1", "g2", "g1"]
+
+
+def test_what_was_forced_once_stays_so(two):
+    """Also after a rollback and back."""
+    build(two, "g2", "a", content=1)
+    build(two, "g2", "b", content=2)
+    for name, forced in (("g2", True), ("g1", False), ("g2", False)):
+        two.activate(name, activated_at=NOON, forced=forced)
+    assert [one.forced for one in two.generations()] == [GENERATION.forced, True]
+
+
+def test_a_writer_that_lost_its_lock_does_not_write_into_another_generation(two):
+    """As by a session of PostgreSQL that was cut off in the middle of a write."""
+    build(two, "g2", "a", content=1)
+    build(two, "g2", "b", content=2)
+    two.activate("g2", activated_at=NOON, forced=False)
+    two.begin_writes([planned(replace(DOCUMENT, doc_id="late"), 2)])
+
+    with pytest.raises(GenerationChanged):
+        two.commit_writes(["late"], generation="g1")
+
+    assert two.document("late").state == "writing"
+    assert two.versions("late") == ()
+    two.commit_writes(["late"], generation="g2")
+    assert two.document("late").state == "indexed"
+
+
+def test_what_is_not_built_as_it_stands(two):
+    """g2 holds a as it was before, b as it is, half of c, which is being deleted, all of d, which
+    is too, and x, which is gone."""
+    for name in ("c", "d"):
+        write(two, name, content=4)
+        two.begin_delete(name)
+    for name, content in (("a", 9), ("b", 2), ("d", 4), ("x", 5)):
+        build(two, "g2", name, content=content)
+    two.store_built("g2", [BuiltDocument("c", "", ())])
+    two.begin_writes([planned(replace(DOCUMENT, doc_id="e"), 1)])
+
+    assert two.unbuilt("g2") == (["a", "e"], ["c", "x"])
+    assert two.unbuilt("g3") == (["a", "b", "e"], [])
+
+
+def test_a_document_on_its_way_out_that_was_not_built_has_no_chunks_after_the_switch(two):
+    build(two, "g2", "a", content=1)
+    two.begin_delete("b")
+    two.activate("g2", activated_at=NOON, forced=False)
+
+    assert (two.document("b").state, two.document("b").chunk_count) == ("deleting", 0)
+    assert two.marks(["b"]) == {"b": ()}
+    assert two.unbuilt("g1") == ([], ["b"]), "of which the old one may hold a part"
 
 
 def test_back_again_after_catching_up(two):
@@ -167,6 +246,7 @@ def test_back_again_after_catching_up(two):
     write(two, "c", chunks=4, content=3, generation="g2")
     two.begin_delete("b")
     two.commit_delete("b")
+    two.tidy_up()
 
     with pytest.raises(RebuildError) as error:
         two.activate("g1", activated_at=ONE, forced=False)

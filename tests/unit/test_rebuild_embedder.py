@@ -13,12 +13,13 @@ import pytest
 
 from knowport import KnowledgeBase
 from knowport.adapters.ledger import SqlLedger
+from knowport.adapters.milvus import MilvusIndex
 from knowport.bootstrap import generations
 from knowport.core.chunking import CHUNKER_VERSION
-from knowport.errors import IndexMismatch
+from knowport.errors import EngineError, IndexMismatch
 from knowport.model import Generation
 from knowport.settings import load_settings
-from rebuilds import DOCUMENTS, Base, assert_answers, assert_clean, doc_id, text_of
+from rebuilds import DOCUMENTS, Base, Fails, assert_answers, assert_clean, doc_id, text_of
 from stub_embeddings import StubEmbeddings
 from support import HashEmbedder, mark
 
@@ -220,3 +221,22 @@ def kb_generations(base: Base) -> tuple[Generation, ...]:
         return ledger.generations()
     finally:
         ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(MilvusIndex, "delete_by_doc_id"), (SqlLedger, "commit_delete")]
+)
+def test_an_interrupted_deletion_of_a_read_only_index_is_finished_by_the_switch(
+    base: Base, owner: type, method: str
+) -> None:
+    """Without a restart; until then the document is there, or half there, as before."""
+    old = HashEmbedder()
+    with base.filled(old) as kb, pytest.MonkeyPatch.context() as patch:
+        Fails(owner, method, EngineError("Away."), 1).install(patch)
+        with pytest.raises(EngineError):
+            kb.delete(doc_id(5))
+    with base.open(HashEmbedder(model="other"), other_embedders=[old]) as kb:
+        assert kb.status().unfinished == 1
+        assert kb.rebuild.run(sample=3).switch is not None
+        assert doc_id(5) not in {info.doc_id for info in kb.documents()}
+        assert_clean(kb)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from knowport.core.evidence_map import EvidenceStatus, judge
+from knowport.core.evidence_map import EvidenceStatus, instant, judge
 from knowport.errors import InvalidInput
 from knowport.model import ChunkMark, DocumentVersion
 
@@ -22,13 +23,17 @@ def ended(of: DocumentVersion, until: str, by: str = "replaced") -> DocumentVers
     return replace(of, until=until, ended_by=by)
 
 
-def asked(number: int, *history: DocumentVersion, **when: str) -> EvidenceStatus:
+def asked(number: int, *history: DocumentVersion, **when: Any) -> EvidenceStatus:
     """History oldest first."""
     return judge(f"{DOC}#chunk-{number}", list(reversed(history)), **when)
 
 
 def said(status: EvidenceStatus) -> tuple[str, list[int]]:
     return str(status.state), [int(key.rpartition("-")[2]) for key in status.to]
+
+
+def day(number: int) -> str:
+    return f"2026-01-0{number}T00:00:00+00:00"
 
 
 WIDE = version("t", ("a", 0, 100), ("b", 102, 200), ("c", 202, 300))
@@ -84,14 +89,85 @@ def test_after_a_rollback_all_is_as_it_was() -> None:
 
 def test_the_time_tells_which_meaning_is_asked_for() -> None:
     history = ended(WIDE, "5"), NARROW
-    assert said(asked(1, *history, at="3")) == ("moved", [2])
-    assert said(asked(1, *history, at="7")) == ("current", [1])
+    timed = ended(replace(WIDE, since=day(1)), day(5)), replace(NARROW, since=day(5))
+    assert said(asked(1, *timed, at=instant(day(3)))) == ("moved", [2])
+    assert said(asked(1, *timed, at=instant(day(7)))) == ("current", [1])
+    assert said(asked(1, *timed, at=instant("2025-12-31"))) == ("unknown", [])
     assert said(asked(1, *history, generation="g2")) == ("current", [1])
     assert said(asked(1, *history, generation="g9")) == ("unknown", [])
     assert [(m.generation, str(m.state)) for m in asked(1, *history).meanings] == [
         ("g1", "moved"),
         ("g2", "current"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("since", "at", "generations"),
+    [
+        # A switch is known to the millisecond.
+        ("12:00:00.100", "12:00:00.900", ["g2"]),
+        ("12:00:00.100", "12:00:00.100001", ["g1", "g2"]),
+        ("12:00:00.100", "12:00:00.1", ["g1", "g2"]),
+        ("12:00:00.100", "12:00:00.05", ["g1"]),
+        ("12:00:00.100", "12:00:00.0999999", ["g1"]),
+        ("12:00:00.100", "11:59:59.999", ["g1"]),
+        # What is given to the second means all of it, and so with minutes, hours and days.
+        ("12:00:00.100", "12:00:00", ["g1", "g2"]),
+        ("12:00:00.900", "12:00:00", ["g1", "g2"]),
+        ("12:00:00.100", "12:00:01", ["g2"]),
+        ("12:00:00.100", "11:59:59", ["g1"]),
+        ("12:00:30.100", "12:00", ["g1", "g2"]),
+        ("12:00:30.100", "12:01", ["g2"]),
+        ("12:30:00.100", "12", ["g1", "g2"]),
+        ("12:30:00.100", "13", ["g2"]),
+        # Other writes are known to the second.
+        ("12:00:00", "12:00:00.000", ["g1", "g2"]),
+        ("12:00:00", "12:00:00.999", ["g1", "g2"]),
+        ("12:00:00", "12:00:00", ["g1", "g2"]),
+        ("12:00:00", "12:00:01.000", ["g2"]),
+        ("12:00:00", "11:59:59.999", ["g1"]),
+    ],
+)
+def test_the_second_of_a_switch(since: str, at: str, generations: list[str]) -> None:
+    switched = f"2026-01-01T{since}+00:00"
+    old, new = ended(replace(WIDE, since=day(1)), switched), replace(MERGED, since=switched)
+    for given in (f"2026-01-01T{at}+00:00", f"2026-01-01 {at}Z", f"2026-01-01T{at}"):
+        status = asked(1, old, new, at=instant(given))
+        assert [meaning.generation for meaning in status.meanings] == generations, given
+        assert status.ambiguous == (len(generations) > 1)
+
+
+@pytest.mark.parametrize(
+    ("at", "generations"),
+    [
+        ("2026-01-01", ["g1", "g2"]),
+        ("20260101", ["g1", "g2"]),
+        ("2026-01-02", ["g2"]),
+        ("2026-W01-4", ["g1", "g2"]),
+        ("20260101T115959Z", ["g1"]),
+        ("20260101T1200-0500", ["g2"]),
+        ("2026-01-01T14:00:00,100+02:00", ["g1", "g2"]),
+        ("2026-01-01T14:00+02:00", ["g1", "g2"]),
+        ("9999-12-31T23:59:59Z", ["g2"]),
+        ("9999-12-31", ["g2"]),
+        ("0001-01-01T00:00:00+14:00", []),
+    ],
+)
+def test_other_forms_of_a_time(at: str, generations: list[str]) -> None:
+    switched = "2026-01-01T12:00:00.100+00:00"
+    history = (
+        ended(replace(WIDE, since="2025-01-01T00:00:00+00:00"), switched),
+        replace(MERGED, since=switched),
+    )
+    status = asked(1, *history, at=instant(at))
+    assert [meaning.generation for meaning in status.meanings] == generations
+
+
+@pytest.mark.parametrize("at", ["", "now", "12:00", "2026-13-01"])
+def test_what_is_no_time(at: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        instant(at)
+    assert caught.value.field == "at"
 
 
 def test_an_edited_document() -> None:

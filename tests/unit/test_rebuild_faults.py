@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,32 +26,22 @@ from knowport.errors import (
 from knowport.model import Matrix
 from knowport.pipelines import rebuild_fill
 from knowport.pipelines.rebuild_fill import Filler
-from rebuilds import DOCUMENTS, Base, assert_answers, assert_clean, doc_id, refused, states, text_of
+from rebuilds import (
+    DOCUMENTS,
+    Base,
+    Fails,
+    assert_answers,
+    assert_clean,
+    doc_id,
+    refused,
+    states,
+    text_of,
+)
 from support import HashEmbedder, mark
 
 FULL = EngineError("Milvus failed on writing: no space left on device.")
 AWAY = EngineUnavailable("Milvus cannot be reached.")
 LEDGER_FULL = LedgerError("The ledger failed: database or disk is full.")
-
-
-class Fails:
-    """A method that raises at some calls (from 1) and does its work at the others."""
-
-    def __init__(self, owner: type, method: str, error: Exception, *calls: int) -> None:
-        self.owner, self.method, self.error, self.calls = owner, method, error, calls
-        self.original: Callable[..., Any] = getattr(owner, method)
-        self.count = 0
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fails = self
-
-        def called(*args: Any, **kwargs: Any) -> Any:
-            fails.count += 1
-            if fails.count in fails.calls:
-                raise fails.error
-            return fails.original(*args, **kwargs)
-
-        monkeypatch.setattr(self.owner, self.method, called)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +332,136 @@ def test_writers_do_not_wait_for_the_vectors_of_what_came_in_last(
         assert bool(embedder.while_held) == bool(while_held)
         assert_clean(kb)
         assert f"page {len(came) + 89}" in kb.document("kb/late.md")[1].text.lower()
+
+
+def test_writers_do_not_wait_for_the_build_nor_for_many_deletions(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last few of what is caught up with is done while they wait."""
+    with base.filled() as kb:
+        for number in range(DOCUMENTS, 30):
+            kb.put(doc_id(number), text_of(number))
+        held: list[bool] = []
+        written: list[bool] = []
+        removed: list[bool] = []
+        exclusive, fill = SqlLedger.exclusive, Filler.fill
+        upsert, delete = MilvusIndex.upsert_chunks, MilvusIndex.delete_by_doc_id
+
+        @contextmanager
+        def watched(ledger: SqlLedger) -> Iterator[None]:
+            with exclusive(ledger):
+                held.append(True)
+                try:
+                    yield
+                finally:
+                    held.pop()
+
+        def filled(filler: Filler, **more: Any) -> bool:
+            stopped = fill(filler, **more)
+            for number in gone:
+                kb.delete(doc_id(number))
+            gone.clear()
+            return stopped
+
+        def noting(call: Any, notes: list[bool]) -> Any:
+            def noted(index: MilvusIndex, *args: Any, **more: Any) -> Any:
+                if "_g2_" in index.collection:
+                    notes.append(bool(held))
+                return call(index, *args, **more)
+
+            return noted
+
+        gone = list(range(DOCUMENTS, 30))
+        monkeypatch.setattr(SqlLedger, "exclusive", watched)
+        monkeypatch.setattr(Filler, "fill", filled)
+        monkeypatch.setattr(MilvusIndex, "upsert_chunks", noting(upsert, written))
+        monkeypatch.setattr(MilvusIndex, "delete_by_doc_id", noting(delete, removed))
+        monkeypatch.setattr(rebuild_fill, "SHORT_WAIT", 3)
+        kb.rebuild.start()
+        assert (len(written), any(written)) == (1, False)
+        kb.rebuild.verify(sample=3)
+        gone = [0, 1, 2, 3, 4]
+
+        assert kb.rebuild.activate().caught_up == 24 + 5
+
+        assert (len(removed), any(removed)) == (24 + 5, False)
+        assert_clean(kb)
+
+
+def test_groups_are_as_large_as_the_new_generation_makes_them(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base.filled().close()
+    monkeypatch.setattr(rebuild_fill, "GROUP_CHUNKS", 15)
+    sizes: list[int] = []
+    write = Filler._write
+
+    def noted(filler: Filler, writes: Sequence[Any]) -> None:
+        sizes.append(sum(len(one.chunks) for one in writes))
+        write(filler, writes)
+
+    monkeypatch.setattr(Filler, "_write", noted)
+    with base.open(settings={"chunking": {"size": 100}}) as kb:
+        built = kb.rebuild.start()
+        per_document = built.chunks // DOCUMENTS
+        assert per_document > 15
+        assert sizes == [per_document] * DOCUMENTS
+
+
+# -- documents whose writing or deletion was interrupted -------------------------------------------
+
+
+def interrupted_delete(kb: KnowledgeBase, name: str, owner: type, method: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        Fails(owner, method, LEDGER_FULL, 1).install(patch)
+        with pytest.raises(LedgerError):
+            kb.delete(name)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(SqlLedger, "commit_delete"), (MilvusIndex, "delete_by_doc_id")]
+)
+def test_an_interrupted_deletion_does_not_hinder_a_switch_or_a_rollback(
+    base: Base, owner: type, method: str
+) -> None:
+    """Whether its rows are gone already or not."""
+    with base.filled() as kb:
+        interrupted_delete(kb, doc_id(5), owner, method)
+        new = kb.rebuild.run(sample=3).build.generation
+        assert kb.rebuild.rollback().generation == "g1"
+        assert kb.rebuild.rollback().generation == new
+    with base.open() as kb:
+        assert doc_id(5) not in {info.doc_id for info in kb.documents()}
+        assert_clean(kb)
+
+
+def test_a_half_written_document_that_is_then_half_deleted(
+    base: Base, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it is in the new generation when its deletion begins, and does not end."""
+    with base.filled() as kb:
+        with monkeypatch.context() as patch:
+            Fails(SqlLedger, "store_built", LEDGER_FULL, 2).install(patch)
+            with pytest.raises(LedgerError):
+                kb.rebuild.start()
+        interrupted_delete(kb, doc_id(5), SqlLedger, "commit_delete")
+        assert kb.rebuild.run(sample=3).switch is not None
+    with base.open() as kb:
+        assert len(kb.documents()) == DOCUMENTS - 1
+        assert_clean(kb)
+
+
+def test_a_ledger_that_cannot_be_tidied_up_does_not_undo_the_switch(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        Fails(SqlLedger, "tidy_up", LEDGER_FULL, 1).install(patch)
+        switched = kb.rebuild.run(sample=3).switch
+    assert switched is not None
+    assert "could not be tidied up" in switched.warning
+    assert kb.status().generation == switched.generation
+    kb.rebuild.rollback()
+    assert_clean(kb)
 
 
 def test_a_reader_elsewhere_does_not_miss_that_its_generation_was_dropped(

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from knowport import KnowledgeBase
+from knowport.adapters.milvus import MilvusIndex
 from knowport.bootstrap.serving import Pointer, Serving
 from knowport.core.chunking import ChunkingOptions
-from knowport.errors import IndexMismatch, LedgerError
-from knowport.model import EmbedderIdentity, Generation
-from support import HashEmbedder
+from knowport.errors import EngineError, IndexMismatch, LedgerError
+from knowport.model import EmbedderIdentity, Generation, SearchRequest
+from rebuilds import doc_id
+from support import HashEmbedder, mark
 
 EMBEDDER = HashEmbedder()
 
@@ -139,3 +142,86 @@ def test_what_is_held_can_be_changed(world: World) -> None:
     assert world.pointer.current().recut == ("x",)
     world.active = None  # a ledger that was emptied changes nothing for who has it open
     assert world.pointer.refresh().name == "g1"
+
+
+# -- lookups into which a switch falls --------------------------------------------------------
+
+
+def dropping(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Switch, and drop the old generation, when the lexical leg has its hits and the other one has
+    not. Returns what becomes the collections that the other one is searched in."""
+    kb.rebuild.start()
+    kb.rebuild.verify(sample=1)
+    real, searched = MilvusIndex.search, []
+
+    def begin_search(index: MilvusIndex, request: SearchRequest) -> Any:
+        hits = real(index, request)
+        return lambda: hits
+
+    def search(index: MilvusIndex, request: SearchRequest) -> Any:
+        if request.mode == "dense":
+            searched.append(index.collection)
+            if len(searched) == 1:
+                kb.rebuild.activate()
+                kb.rebuild.drop("g1")
+        return real(index, request)
+
+    monkeypatch.setattr(MilvusIndex, "begin_search", begin_search)
+    monkeypatch.setattr(MilvusIndex, "search", search)
+    return searched
+
+
+def test_a_lookup_whose_generation_is_dropped_is_made_anew_and_whole(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leg that had its hits by then would answer alone otherwise."""
+    searched = dropping(kb, monkeypatch)
+    answer = kb.lookup(mark("first", 1, 0, 0))
+    assert len(searched) == 2
+    assert answer.generation == kb.status().generation != "g1"
+    assert answer.notices == ()
+    assert answer.evidence[0].document_id == f"{doc_id(1)}#chunk-0"
+
+
+def test_an_explanation_whose_generation_is_dropped_likewise(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropping(kb, monkeypatch)
+    result = kb.explain(mark("first", 1, 0, 0)).result
+    assert result.generation == kb.status().generation != "g1"
+    assert [attempt.mode for attempt in result.attempts] == ["hybrid"]
+
+
+def test_a_leg_that_fails_in_the_active_generation_leaves_a_degraded_answer(
+    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the ledger cannot say which one that is by now. Whole answers do not ask it."""
+    asked: list[str] = []
+    real = kb._parts.follow
+
+    def follow() -> Serving:
+        asked.append("asked")
+        return real()
+
+    def fails(*_: Any) -> Any:
+        raise LedgerError("It is away.")
+
+    monkeypatch.setattr(kb._parts, "follow", follow)
+    query = mark("first", 1, 0, 0)
+    assert kb.lookup(query).notices == ()
+    assert asked == []
+
+    searches: list[str] = []
+    search = MilvusIndex.search
+
+    def without_dense(index: MilvusIndex, request: SearchRequest) -> Any:
+        searches.append(request.mode)
+        if request.mode == "dense":
+            raise EngineError("It is broken.")
+        return search(index, request)
+
+    monkeypatch.setattr(MilvusIndex, "search", without_dense)
+    assert [notice.code for notice in kb.lookup(query).notices] == ["degraded"]
+    assert (asked, searches) == (["asked"], ["dense"])
+    monkeypatch.setattr(kb._parts, "follow", fails)
+    assert [notice.code for notice in kb.lookup(query).notices] == ["degraded"]

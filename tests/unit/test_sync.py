@@ -445,6 +445,39 @@ def test_a_dry_run_tells_what_the_ingest_then_does_and_writes_nothing(world: Wor
     assert world.ingest(delete_missing=True).files == dry.files
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("loses", [0, 1])
+def test_an_interrupted_deletion_is_finished_and_no_loss(
+    world: World, rows: int, loses: int
+) -> None:
+    """However many of its rows are left, and whether or not others have lost some."""
+    world.files({"a.md": "# A\n\na\n", "b.md": page("B", ["x", "y", "z"])})
+    world.ingest()
+    (world.folder / "b.md").unlink()
+    world.ports.ledger.begin_delete("kb/b.md")
+    world.index.delete_by_doc_id("kb/b.md", from_index=rows)
+    if loses:
+        del world.index.rows["kb/a.md#chunk-0"]
+        with pytest.raises(
+            EngineError, match=r"holds 0 chunks .* expects 1\. Not whole: 1 document"
+        ):
+            world.ingest()
+        (info,) = world.ports.ledger.documents()
+        assert (info.doc_id, info.state) == ("kb/a.md", "writing")
+    assert world.ingest().vanished == ()
+    assert [info.doc_id for info in world.ports.ledger.documents()] == ["kb/a.md"]
+    world.assert_whole()
+
+
+def test_an_interrupted_deletion_of_a_file_that_is_there_is_written_anew(world: World) -> None:
+    world.files({"a.md": "# A\n\na\n"})
+    world.ingest()
+    world.ports.ledger.begin_delete("kb/a.md")
+    world.index.delete_by_doc_id("kb/a.md")
+    assert outcomes(world.ingest()) == {"a.md": ("indexed", "unfinished")}
+    world.assert_whole()
+
+
 # -- failures in the midst of it ------------------------------------------------------------------
 
 

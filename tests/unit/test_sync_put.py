@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from knowport import KnowledgeBase
+from knowport.adapters.milvus import MilvusIndex
 from knowport.errors import (
     EngineError,
     EngineUnavailable,
@@ -20,10 +21,13 @@ from knowport.errors import (
     UnknownDocument,
 )
 from knowport.model import FileOutcome, FileResult, LoadedFile
+from knowport.pipelines import put as put_module
 from knowport.pipelines import retry
 from knowport.pipelines.documents import Origin
 from knowport.pipelines.ingest_ports import IngestPorts
 from knowport.pipelines.put import delete_present, put_file, put_text
+from knowport.pipelines.retry import with_retries
+from rebuilds import Base, assert_answers, doc_id, text_of
 from support import HashEmbedder, page, stored_chunks
 from sync_support import MemoryIndex, add_generation, ingest_ports
 
@@ -159,6 +163,82 @@ def test_a_switch_meanwhile_writes_into_the_new_generation(ports: IngestPorts) -
     assert memory(new).rows == {}
     with pytest.raises(GenerationChanged):
         put(ports, "# A\n\na\n")
+
+
+@pytest.fixture
+def rebuilt(base: Base) -> Iterator[KnowledgeBase]:
+    """Six pages, and a generation of smaller chunks that can be switched to."""
+    with base.filled():
+        pass
+    with base.open(settings={"chunking": {"size": 300}}) as kb:
+        kb.rebuild.start()
+        kb.rebuild.verify(sample=1)
+        yield kb
+
+
+def assert_changed(kb: KnowledgeBase) -> None:
+    """A put that falls into a switch says what it did, as the new generation holds it."""
+    result = kb.put(doc_id(0), text_of(0, "second"))
+    assert kb.status().generation != "g1"
+    assert (str(result.outcome), result.reason) == ("indexed", "changed")
+    assert result.chunks == kb.document(doc_id(0))[0].chunk_count > 4
+    assert_answers(kb, 0, "second")
+    assert kb.put(doc_id(0), text_of(0, "second")).outcome is FileOutcome.UNCHANGED
+
+
+def test_a_switch_between_write_and_check_does_not_hide_the_change(
+    rebuilt: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switched: list[bool] = []
+
+    def retrying(call: Any) -> Any:
+        result = with_retries(call)
+        if not switched:
+            switched.append(True)
+            rebuilt.rebuild.activate()
+        return result
+
+    monkeypatch.setattr(put_module, "with_retries", retrying)
+    assert_changed(rebuilt)
+
+
+def test_a_switch_in_the_midst_of_a_write_does_not_hide_the_change(
+    rebuilt: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The switch takes the text over, so that there is nothing left to write."""
+    fails = [EngineUnavailable("away")]
+    real = MilvusIndex.upsert_chunks
+
+    def upsert(index: MilvusIndex, chunks: Any) -> None:
+        if fails:
+            raise fails.pop()
+        real(index, chunks)
+
+    def retrying(call: Any) -> Any:
+        try:
+            return call()
+        except EngineUnavailable:
+            rebuilt.rebuild.activate()
+            return call()
+
+    monkeypatch.setattr(MilvusIndex, "upsert_chunks", upsert)
+    monkeypatch.setattr(put_module, "with_retries", retrying)
+    assert_changed(rebuilt)
+
+
+def test_a_document_that_is_being_deleted_is_not_called_lost(
+    ports: IngestPorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer began to delete it between write and check, and was interrupted."""
+
+    def retrying(call: Any) -> Any:
+        call()
+        ports.ledger.begin_delete("api/a.md")
+        memory(ports).delete_by_doc_id("api/a.md")
+
+    monkeypatch.setattr(put_module, "with_retries", retrying)
+    assert put(ports, "# A\n\na\n").reason == "new"
+    assert [info.state for info in ports.ledger.documents()] == ["deleting"]
 
 
 def test_threads_that_put_and_delete_one_document_leave_it_whole(ports: IngestPorts) -> None:

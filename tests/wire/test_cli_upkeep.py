@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -136,7 +137,7 @@ def test_a_whole_rebuild_with_labelled_questions_and_back(asking: Asking, tmp_pa
     code, out, err = asking.run("rebuild", "run", "--queries", labelled, "--sample", "5")
 
     assert (code, err) == (0, "")
-    built, verified, judged, switched = out.splitlines()
+    built, verified, judged, keys, switched = out.splitlines()
     new = built.split()[1].rstrip(":")
     chunks = lookups.status().chunks
     assert chunks > 12
@@ -145,13 +146,17 @@ def test_a_whole_rebuild_with_labelled_questions_and_back(asking: Asking, tmp_pa
         f"Verified: 3 documents, {chunks} chunks compared, 5 searched for, 0 findings."
     )
     assert judged.startswith("nDCG@10 over 3 labelled queries: 1.000 before, 1.000 now (p = 1)")
+    assert keys == "Evidence keys: 12 are split; `knowport evidence KEY` follows them."
     assert switched.startswith(f"Switched from g1 to {new}; 0 documents caught up, writers waited ")
     assert lookups.lookup(mark("first", 1, 0, 0)).generation == new
 
     code, out, err = asking.run("rebuild", "status")
     assert (code, err) == (0, "")
-    rows_shown = [line.split()[:4] for line in out.splitlines()[1:3]]
-    assert rows_shown == [["g1", "previous", "3/3", "600"], [new, "active", "3/3", "300"]]
+    rows_shown = [line.split()[:5] for line in out.splitlines()[1:3]]
+    assert rows_shown == [
+        ["g1", "previous", "3/3", "12", "600"],
+        [new, "active", "3/3", str(chunks), "300"],
+    ]
     code, out, err = asking.run("rebuild", "rollback")
     assert (code, err) == (0, "")
     assert out.startswith(f"Switched from {new} to g1; 0 documents caught up, writers waited ")
@@ -212,12 +217,14 @@ def test_step_by_step(asking: Asking) -> None:
 def test_a_rebuild_that_does_not_pass_ends_with_its_own_exit_code(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed = VerifyReport("g2", ("2 times missing, first a#chunk-0: It is not stored.",), {})
-    monkeypatch.setattr(rebuild, "verify", lambda *_: failed)
+    figures = {"documents": 3, "chunks": 24, "searched_for": 5, "findings": 2}
+    sentence = "2 times missing, first a#chunk-0: It is not stored."
+    monkeypatch.setattr(rebuild, "verify", lambda *_: VerifyReport("g2", (sentence,), figures))
 
     code, out, err = asking.run("rebuild", "run")
 
-    assert (code, out) == (14, "")
+    assert code == 14
+    assert "NOT verified: 3 documents, 24 chunks compared, 5 searched for, 2 findings." in out
     assert "did not pass, so nothing was switched: 2 times missing, first a#chunk-0" in err
     assert "`knowport rebuild activate --force` insists" in err
     assert [state for _, state in asking.states()] == ["active", "built"]
@@ -284,6 +291,31 @@ def test_ctrl_c_cancels_the_job_and_the_same_command_goes_on(
     assert f"GET /v1/jobs/{job}" in told["remedy"]
     assert [state for _, state in asking.states()] == ["active", "building"]
     assert asking.as_json("rebuild", "run")["switch"]["previous"] == "g1"
+
+
+def test_the_status_tells_of_a_job_and_abort_stops_it(
+    asking: Asking, gate: GateEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuild_fill, "GROUP_DOCUMENTS", 1)
+    gate.gate.clear()
+    job = asking.service.client.post("/v1/generations").json()["job_id"]
+    assert gate.held.wait(20)
+    _, name = asking.states()[1]
+    found = asking.as_json("rebuild", "status")
+    refused = asking.service.client.post("/v1/generations/abort")
+    _, shown, _ = asking.run("rebuild", "status")
+    threading.Timer(0.5, gate.gate.set).start()
+    code, out, err = asking.run("rebuild", "abort")
+
+    assert name == "building"
+    assert (found["at_work"]["job_id"], found["at_work"]["state"]) == (job, "running")
+    assert f"At work: rebuild ({job}, running" in shown
+    assert "goes on with" not in shown
+    assert (refused.status_code, job in refused.json()["remedy"]) == (409, True)
+    assert (code, err) == (0, f"Cancelling job {job} (rebuild).\n")
+    assert out.startswith("Dropped g2-")
+    assert asking.states() == [("g1", "active")]
+    assert asking.as_json("rebuild", "status")["at_work"] is None
 
 
 def test_a_second_ctrl_c_does_not_wait(asking: Asking, gate: GateEmbedder) -> None:

@@ -11,10 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from http_service import running
-from knowport import KnowledgeBase
+from knowport import KnowledgeBase, load_settings
 from knowport.adapters.milvus import room
 from knowport.errors import EngineFull, KnowportError, LedgerFull
-from support import HashEmbedder, knowport, make_folder, page
+from knowport.pipelines import rebuild_fill
+from knowport.pipelines.rebuild_ports import RebuildProgress
+from rebuilds import text_of
+from support import HashEmbedder, knowport, make_folder, mark, page
 
 FULL = (EngineFull, LedgerFull)
 MEGABYTE = 1 << 20
@@ -49,8 +52,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def opened(home: Path, **settings: str) -> KnowledgeBase:
-    from knowport import load_settings
-
     chosen = load_settings({"home": home, **({"milvus": settings} if settings else {})})
     return KnowledgeBase(settings=chosen, embedder=HashEmbedder())
 
@@ -115,6 +116,37 @@ def test_a_home_without_room(disk: Disk, left: int) -> None:
         assert kb.put("b", long).chunks
         assert kb.audit().findings == ()
         assert kb.lookup("alpha").evidence[0].document_id.startswith("a#")
+
+
+@pytest.mark.parametrize("left", [0, 200_000])
+def test_a_disk_that_fills_up_in_the_middle_of_a_rebuild(
+    disk: Disk, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said, the active generation answers, and with room again the same command goes on."""
+    monkeypatch.setattr(rebuild_fill, "GROUP_DOCUMENTS", 2)
+    home = disk.folder / "home"
+    with opened(home) as kb:
+        for number in range(8):
+            kb.put(f"d{number}", text_of(number))
+    settings = load_settings({"home": home, "chunking": {"size": 300}})
+    with KnowledgeBase(settings=settings, embedder=HashEmbedder()) as kb:
+        told: list[RebuildProgress] = []
+
+        def fill(now: RebuildProgress) -> None:
+            told.append(now)
+            if now.done and now.step == "build":
+                disk.fill(left)
+
+        with pytest.raises(FULL) as error:
+            kb.rebuild.run(sample=5, on_progress=fill)
+        assert says_full(error.value, disk.folder)
+        assert told[-1].done, "in the middle"
+        assert kb.status().generation == "g1"
+        assert kb.lookup(mark("first", 3, 0, 0)).evidence[0].document_id.startswith("d3#")
+        disk.free()
+        assert kb.rebuild.run(sample=5).switch is not None
+        assert kb.audit(sample=None).findings == ()
+        assert len(kb.documents()) == 8
 
 
 @pytest.mark.parametrize("command", [("lookup", "alpha"), ("status",), ("documents", "list")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -13,6 +14,9 @@ import httpx
 import pytest
 
 from http_service import FILES, Running, running
+from knowport.adapters.ledger.tables import vectors
+from knowport.bootstrap import rebuilding
+from knowport.entrypoints.http.jobs import Job, Reporter, Stopped, Work
 from knowport.model import Matrix
 from support import HashEmbedder, make_folder, mark
 
@@ -173,6 +177,96 @@ def test_a_job_that_fails_says_why(served: Running, tmp_path: Path) -> None:
     assert set(job["problem"]) >= {"type", "title", "status", "remedy", "request_id"}
 
 
+def finished(job: Job) -> Job:
+    deadline = time.monotonic() + 30
+    while job.state not in ENDED:
+        assert time.monotonic() < deadline, job.state
+        time.sleep(0.01)
+    return job
+
+
+def started(one: Running, work: Work, **more: Any) -> Job:
+    """A job of the service's that does that work."""
+
+    async def start() -> Job:
+        return one.service.jobs.start("test", work, kb_scope=None, **more)
+
+    loop = one.service._loop
+    assert loop is not None
+    return asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+
+
+def cancelled(one: Running, job: Job) -> None:
+    async def cancel() -> None:
+        one.service.jobs.cancel(job)
+
+    loop = one.service._loop
+    assert loop is not None
+    asyncio.run_coroutine_threadsafe(cancel(), loop).result(10)
+
+
+def test_a_job_whose_work_came_back_whole_is_done_however_late_it_was_cancelled(
+    served: Running,
+) -> None:
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def held(reporter: Reporter) -> None:
+        at_work.set()
+        assert go_on.wait(30)
+        assert reporter.stopped()
+
+    def whole(reporter: Reporter) -> dict[str, Any]:
+        held(reporter)
+        return {"n": 1}
+
+    def stopped(reporter: Reporter) -> dict[str, Any]:
+        held(reporter)
+        raise Stopped({"n": 2})
+
+    def nothing(reporter: Reporter) -> dict[str, Any]:
+        held(reporter)
+        reporter.go_on()
+        raise AssertionError
+
+    ends: list[tuple[str, Any]] = []
+    for work in (whole, stopped, nothing):
+        at_work.clear()
+        go_on.clear()
+        job = started(served, work)
+        assert at_work.wait(30)
+        cancelled(served, job)
+        assert job.state == "running"
+        go_on.set()
+        ends.append((finished(job).state, job.result))
+    assert ends == [("done", {"n": 1}), ("cancelled", {"n": 2}), ("cancelled", None)]
+
+
+def test_a_job_that_has_begun_does_not_end_before_its_work(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the cancel comes before it is told that it runs."""
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def work(_: Reporter) -> dict[str, Any]:
+        at_work.set()
+        assert go_on.wait(30)
+        return {}
+
+    told: list[Any] = []
+    real = Reporter.change
+    monkeypatch.setattr(Reporter, "change", lambda self, **values: told.append((self, values)))
+    job = started(served, work)
+    assert at_work.wait(30)
+    cancelled(served, job)  # before the loop hears that it runs
+    assert job.state == "queued"
+    go_on.set()
+    while len(told) < 2:
+        time.sleep(0.01)
+    for reporter, values in told:
+        real(reporter, **values)
+    assert finished(job).state == "done"
+
+
 # -- rebuilds ---------------------------------------------------------------------------------
 
 
@@ -215,3 +309,84 @@ def test_an_index_is_rebuilt_and_rolled_back_while_it_answers(tmp_path: Path) ->
         assert 'knowport_rebuild_seconds_count{outcome="done",step="rebuild"} 2.0' in (
             client.get("/metrics").text
         )
+
+
+def test_a_cancel_that_comes_with_the_switch_comes_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job says what was done, not what was asked for."""
+    switched, go_on = threading.Event(), threading.Event()
+
+    def follow_alias(*_: Any) -> None:
+        switched.set()
+        assert go_on.wait(30)
+
+    with running(tmp_path / "home") as one:
+        client = one.client
+        monkeypatch.setattr(rebuilding, "follow_alias", follow_alias)
+        for path in ("/v1/generations", "/v1/generations/rollback"):
+            switched.clear()
+            go_on.clear()
+            job = begin(client, path, {})
+            assert switched.wait(30)
+            client.post(f"/v1/jobs/{job['job_id']}/cancel")
+            go_on.set()
+            done = ended(client, job)
+            assert done["state"] == "done", path
+            assert (done["result"].get("switch") or done["result"])["generation"] == (
+                client.get("/v1/status").json()["generation"]
+            )
+
+
+@pytest.mark.parametrize("body", [{}, {"switch": False}])
+def test_a_rebuild_that_is_cancelled_tells_how_far_it_came(
+    served: Running, gate: GateEmbedder, folder: Path, body: dict[str, Any]
+) -> None:
+    client = served.client
+    gate.gate.set()
+    ended(client, begin(client, "/v1/ingest", {"path": str(folder)}))
+    gate.gate.clear()
+    with served.kb._parts.ledger._write() as connection:  # so that the rebuild has to embed
+        connection.execute(vectors.delete())
+    job = begin(client, "/v1/generations", body)
+    assert gate.held.wait(20)
+    client.post(f"/v1/jobs/{job['job_id']}/cancel")
+    gate.gate.set()
+    done = ended(client, job)
+    assert done["state"] == "cancelled"
+    assert done["result"]["build"]["stopped"] is True
+    assert done["result"]["switch"] is None
+    again = ended(client, begin(client, "/v1/generations", {}))
+    assert (again["state"], bool(again["result"]["switch"])) == ("done", True)
+
+
+def test_ingests_go_on_while_a_rebuild_is_held_up(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Audits wait for it, and so does the end of the service."""
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def follow_alias(*_: Any) -> None:
+        at_work.set()
+        assert go_on.wait(30)
+
+    limits = {"ingest_roots": [folder.parent], "job_queue": 1}
+    with running(tmp_path / "home", limits) as one:
+        client = one.client
+        monkeypatch.setattr(rebuilding, "follow_alias", follow_alias)
+        rebuild = begin(client, "/v1/generations", {})
+        assert at_work.wait(30)
+        assert client.post("/v1/generations/verify", json={}).status_code == 409
+        ingested = ended(client, begin(client, "/v1/ingest", {"path": str(folder)}))
+        assert (ingested["state"], ingested["result"]["counts"]["indexed"]) == ("done", 41)
+        audit = begin(client, "/v1/audit", {})  # which the switch would end
+        assert client.get(f"/v1/jobs/{audit['job_id']}").json()["state"] == "queued"
+        assert client.post("/v1/audit", json={}).status_code == 503
+        assert client.get(f"/v1/jobs/{rebuild['job_id']}").json()["state"] == "running"
+        figures = client.get("/metrics").text
+        assert 'knowport_pool_calls{pool="upkeep"} 2.0' in figures
+        assert 'knowport_pool_refused{pool="upkeep"} 1.0' in figures
+        job = one.service.jobs.under_way({"rebuild"})
+        assert job is not None
+        threading.Timer(0.5, go_on.set).start()
+    assert job.state == "done"

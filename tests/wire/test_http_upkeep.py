@@ -142,7 +142,8 @@ def test_a_second_rebuild_is_refused_and_told_which_job_is_at_it(
             "A rebuild is running, and only one at a time works on the generations."
         )
         assert problem["remedy"] == (
-            f"Wait for it (GET /v1/jobs/{job}), or cancel it (POST /v1/jobs/{job}/cancel)."
+            f"Wait for it (GET /v1/jobs/{job}), or cancel it (POST /v1/jobs/{job}/cancel, or "
+            "`knowport rebuild abort`)."
         )
         assert problem["transient"] is True
     assert queued["state"] == "queued"
@@ -271,7 +272,9 @@ def test_evidence_of_the_own_scope(scoped: Running) -> None:
         "ambiguous": False,
     }
     assert told(scoped, "default", id=KEY, generation="g1", at=since) == current
-    assert told(scoped, "default", id=KEY, generation="g2") == unknown(KEY)
+    with scoped.as_holder(scoped.key("default")) as client:
+        never = client.get("/v1/evidence", params={"id": KEY, "generation": "g2"})
+    assert refused(never, 422, "invalid_input")["remedy"] == "This document stood in g1."
     assert told(scoped, "default", id=KEY, at="2001-01-01") == unknown(KEY)
     gone = told(scoped, "other", id="there/gone.md#chunk-0")
     assert (gone["state"], gone["to"]) == ("deleted", [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from knowport.adapters.embedding.checked import CheckedEmbedder
@@ -87,6 +88,7 @@ class Composition:
         )
         self._lost_ok = lost_ok
         self._of_start: list[str] = []
+        self._unfinished = ""
         try:
             self.refresh_catalogues()
             chunking = settings.chunking
@@ -107,21 +109,34 @@ class Composition:
             if not self._lost_ok:
                 self.generations.refuse_lost_ledger()
             return
-        if not serving.differs and serving.index.exists():
-            left = recover(
-                serving.embedder, self.ledger, serving.index, serving.chunking, serving.name
+        self._finish_documents(serving)
+        # In this order: an engine may refuse to drop a collection that the alias still names.
+        for tidy in (
+            partial(follow_alias, self.generations.connected(), self.settings, serving.generation),
+            partial(finish_drops, self.ledger, self.generations.index_of),
+        ):
+            try:
+                tidy()
+            except (EngineError, LedgerError) as error:
+                self._of_start.append(f"What a rebuild left to be tidied up still is: {error}")
+
+    def _finish_documents(self, serving: Serving) -> None:
+        """Finish what an interruption left, where the index takes writes."""
+        if serving.index is None or serving.differs or not serving.index.exists():
+            return
+        left = recover(serving.embedder, self.ledger, serving.index, serving.chunking, serving.name)
+        self._unfinished = ""
+        if left.left:
+            self._unfinished = (
+                f"Unfinished, and not to be finished now: {counted(left.left, 'document')}. "
+                f"{left.reason}"
             )
-            if left.left:
-                self._of_start.append(
-                    f"Unfinished, and not to be finished now: {counted(left.left, 'document')}. "
-                    f"{left.reason}"
-                )
-            self.refresh_calibration()
-        try:
-            finish_drops(self.ledger, self.generations.index_of)
-            follow_alias(self.generations.connected(), self.settings, serving.generation)
-        except (EngineError, LedgerError) as error:
-            self._of_start.append(f"What a rebuild left to be tidied up still is: {error}")
+        self.refresh_calibration()
+
+    def _follow_switch(self) -> None:
+        """Serve what this process has switched to, and finish what could not be while the index
+        was read-only."""
+        self._finish_documents(self.follow())
 
     def close(self) -> None:
         """Release the engine, the ledger and the processes that parse files."""
@@ -189,7 +204,8 @@ class Composition:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What whoever runs this knowledge base should know."""
-        return (*warnings_of(self.serving), *self._of_start)
+        unfinished = [self._unfinished] if self._unfinished else []
+        return (*warnings_of(self.serving), *unfinished, *self._of_start)
 
     # -- what pipelines get -----------------------------------------------------------------
 
@@ -272,7 +288,11 @@ class Composition:
     def rebuild_ports(self) -> RebuildPorts:
         """Ports for building, proving and switching generations."""
         return rebuild_ports(
-            self.settings, self.ledger, self.generations, lookup=self._lookup_in, follow=self.follow
+            self.settings,
+            self.ledger,
+            self.generations,
+            lookup=self._lookup_in,
+            follow=self._follow_switch,
         )
 
     def _lookup_in(self, generation: Generation) -> Lookup:

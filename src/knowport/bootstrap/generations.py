@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,7 +114,8 @@ class Generations:
         """The first generation of an empty ledger.
 
         The analyzer is proved first, then the ledger learns of the collection, then it is made:
-        a crash in between leaves a generation whose missing collection is made at the next start.
+        a crash in between leaves a generation whose collection is made, or made whole, at the next
+        start. One that the ledger learned of and that was not activated is recorded anew.
         """
         with self._ledger.exclusive():
             if self._ledger.active_generation() is not None:
@@ -185,16 +187,23 @@ class Generations:
         """Open the active generation. Raises IndexMismatch, EngineError or LedgerError."""
         self.embedder_of(generation)  # before anything is made or changed
         index = self.index_of(generation)
-        if not index.exists() and not self._lost_ok:
-            if self._ledger.documents():
-                raise IndexMismatch(
-                    f"Milvus at {self._settings.milvus_uri} has no collection "
-                    f"{generation.collection}, and the ledger knows documents in it.",
-                    remedy=f"Check milvus.uri; if the collection is lost, {REBUILD} builds it "
-                    "anew from the ledger's texts.",
-                )
-            index.create()
+        lost = not index.exists() and bool(self._ledger.documents())
+        if lost and not self._lost_ok:
+            raise IndexMismatch(
+                f"Milvus at {self._settings.milvus_uri} has no collection "
+                f"{generation.collection}, and the ledger knows documents in it.",
+                remedy=f"Check milvus.uri; if the collection is lost, {REBUILD} builds it "
+                "anew from the ledger's texts.",
+            )
+        if not lost:
+            self._make_whole(index)
         return self.open(self._adopted(generation, index))
+
+    def _make_whole(self, index: MilvusIndex) -> None:
+        """Make what an interruption left out of a collection; another process may be at it."""
+        alone = not index.is_whole() and not self._ledger.read_only
+        with self._ledger.exclusive() if alone else nullcontext():
+            index.create()
 
     def open(self, generation: Generation) -> Serving:
         """Open a generation for reading; raises IndexMismatch."""

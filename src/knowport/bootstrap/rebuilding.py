@@ -8,7 +8,7 @@ from collections.abc import Callable
 from knowport.adapters.ledger import SqlLedger
 from knowport.adapters.milvus import Engine, collections, drop_collection, point_alias
 from knowport.bootstrap.generations import Generations, chunking_of
-from knowport.errors import EngineError
+from knowport.errors import KnowportError
 from knowport.model import Generation
 from knowport.pipelines.rebuild_ports import Lookup, RebuildPorts, Target
 from knowport.settings import Settings
@@ -34,15 +34,22 @@ def rebuild_ports(
             chunking_of(generation),
         )
 
-    def switched() -> str:
-        follow()
-        active = ledger.active_generation()
-        assert active is not None  # it was switched to
+    def outside() -> str:
         try:
-            follow_alias(engine(), settings, active)
-        except EngineError as error:
+            active = ledger.active_generation()
+            if active is not None:
+                follow_alias(engine(), settings, active)
+        except KnowportError as error:
             return f"The alias for outside readers does not follow: {error}"
         return ""
+
+    def switched() -> str:
+        failed = ""
+        try:
+            follow()
+        except KnowportError as error:  # the switch is made all the same
+            failed = f"What follows a switch could not be done yet: {error}"
+        return " ".join(filter(None, (failed, outside())))
 
     return RebuildPorts(
         ledger=ledger,
@@ -52,6 +59,7 @@ def rebuild_ports(
         collection=generations.index_of,
         lookup=lookup,
         switched=switched,
+        outside=outside,
         collections=lambda: _like_generations(collections(engine()), prefix),
         drop_collection=lambda name: drop_collection(engine(), name),
     )

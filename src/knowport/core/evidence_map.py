@@ -19,11 +19,12 @@ is compared with it at once, and only from there on the next text.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate, takewhile
 
@@ -106,12 +107,12 @@ def judge(
     versions: Sequence[DocumentVersion],
     *,
     generation: str | None = None,
-    at: str | None = None,
+    at: Instant | None = None,
 ) -> EvidenceStatus:
     """Judge a key by the history of its document, newest version first.
 
-    ``generation`` and ``at`` (UTC, ISO 8601, as the ledger writes it) leave only what the key
-    stood for there and then. Raises InvalidInput for what is no evidence key.
+    ``generation`` and ``at`` leave only what the key may have stood for there and then. Raises
+    InvalidInput for what is no evidence key.
     """
     doc_id, number = parse_evidence_key(key)
     history = list(reversed(versions))
@@ -127,24 +128,52 @@ def judge(
     return EvidenceStatus(key, oldest.state, oldest.to, meanings, ambiguous)
 
 
-def instant(text: str) -> str:
-    """A time as the ledger writes it, in UTC to the second. Raises InvalidInput."""
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A time as exactly as it is known: from ``first`` until before ``end``, in microseconds since
+    1970. What is known to the second may be anywhere in that second."""
+
+    first: int
+    end: int
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# How exactly a time is given, by its parts: the hour, the minute, the second and its fraction.
+_PARTS = re.compile(r"[\dW-]{7,10}(?:\D(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?)?")
+_MICROSECONDS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
+
+
+def instant(text: str) -> Instant:
+    """Read a time, which is in UTC unless it says otherwise. Raises InvalidInput."""
     try:
         moment = datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise InvalidInput(
             f"{text!r} is no time.",
             field="at",
             remedy="Give it in ISO 8601, in UTC unless it says otherwise: 2026-11-30T12:00:00Z.",
         ) from error
-    return moment.isoformat(timespec="seconds")
+    first = (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+    return Instant(first, first + _precision(text))
 
 
-def _is_of(version: DocumentVersion, generation: str | None, at: str | None) -> bool:
+def _precision(text: str) -> int:
+    """How many microseconds a time may mean, as it is written."""
+    found = _PARTS.match(text)
+    parts = [part for part in found.groups() if part] if found else []
+    if len(parts) < len(_MICROSECONDS):
+        return _MICROSECONDS[len(parts)]
+    return int(10 ** max(0, 6 - len(parts[-1])))
+
+
+def _is_of(version: DocumentVersion, generation: str | None, at: Instant | None) -> bool:
+    """Whether a version may be the one that is meant."""
     if generation is not None and version.generation != generation:
         return False
-    return at is None or (version.since <= at and (not version.until or at <= version.until))
+    if at is None:
+        return True
+    ended = bool(version.until) and instant(version.until).end <= at.first
+    return instant(version.since).first < at.end and not ended
 
 
 def _meaning(doc_id: str, number: int, history: Sequence[DocumentVersion], place: int) -> Meaning:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import traceback
 from dataclasses import asdict
 from importlib import metadata
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -104,6 +106,7 @@ def main() -> None:
     """Run the command line; every error of ours becomes its message, remedy and exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    signal.signal(signal.SIGINT, _interrupted)
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -137,6 +140,12 @@ def _tell_fault() -> int:
     traceback.print_exc()
     err.print("This is a fault of Knowport. Please report it with the lines above.")
     return EXIT_FAULT
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C where nothing else is asked to stop; Typer ends the command without a word."""
+    os.write(2, b"Interrupted.\n")
+    signal.default_int_handler(number, frame)
 
 
 def _tell(error: KnowportError) -> int:

@@ -25,9 +25,12 @@ from knowport.entrypoints.options import err, out
 from knowport.errors import KnowportError
 from knowport.model import FileOutcome, FileResult, IngestProgress, IngestReport
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
 
 class StopOnInterrupt:
-    """The first Ctrl-C asks the ingest to stop where nothing is half done; the second stops it."""
+    """The first Ctrl-C, or SIGTERM, asks the work to stop where nothing is half done; the second
+    stops it."""
 
     ASKED = "Stopping after the batch at hand. Ctrl-C again to stop at once."
     LEFT = "Interrupted. What was half done is finished at the next start."
@@ -39,11 +42,12 @@ class StopOnInterrupt:
         return self._asked
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._ask)
+        self._before = {number: signal.signal(number, self._ask) for number in _STOPPING}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         if kind is KeyboardInterrupt:
             err.print(self.LEFT)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from knowport.entrypoints import rebuild_output as output
-from knowport.entrypoints.ingest_output import StopOnInterrupt, ingest_progress
+from knowport.entrypoints.ingest_output import StopOnInterrupt
 from knowport.entrypoints.judging import judge_of
 from knowport.entrypoints.options import (
     EXIT_INTERRUPTED,
@@ -23,11 +23,12 @@ from knowport.entrypoints.options import (
     out,
     print_json,
 )
+from knowport.entrypoints.rebuild_here import run_here
 from knowport.entrypoints.remote import Server, service_named
-from knowport.entrypoints.remote_jobs import finished
+from knowport.entrypoints.remote_jobs import cancel, finished
 from knowport.errors import InvalidInput, RebuildError
 from knowport.knowledge_base import KnowledgeBase
-from knowport.pipelines.rebuild_ports import OnProgress
+from knowport.pipelines.rebuild_ports import NotVerified, OnProgress
 from knowport.pipelines.rebuild_verify import SAMPLE
 from knowport.settings import load_settings
 
@@ -40,6 +41,9 @@ rebuild_app = typer.Typer(
     help="Build the index anew while it serves, prove the new one, switch to it, and back.",
     no_args_is_help=True,
 )
+
+# Jobs of a service that work on the generations.
+_STEPS = ("rebuild", "verify", "activate", "rollback")
 
 Queries = Annotated[
     Path | None,
@@ -126,7 +130,7 @@ def run(
     with _either(server, home, config) as kb:
         if isinstance(kb, KnowledgeBase):
             with StopOnInterrupt() as stop:
-                done: Mapping[str, Any] = _run(
+                done: Mapping[str, Any] = run_here(
                     kb, labelled, stop, force=force, sample=sample, reread=reread, quiet=as_json
                 )
         elif reread:
@@ -142,48 +146,13 @@ def run(
                     kb, lambda: steps.run(force=force, sample=sample, queries=sent), on_progress
                 )
     _print(done, output.run_text, as_json=as_json)
+    verified = done["verify"]
+    if verified and not verified["passed"] and done["switch"] is None:
+        raise NotVerified(verified["generation"], verified["failures"])
     if done["switch"] is None or output.reread_stopped(done):
         raise typer.Exit(EXIT_INTERRUPTED)
     if output.reread_failed(done):
         raise typer.Exit(EXIT_PARTIAL)
-
-
-def _run(
-    kb: KnowledgeBase,
-    labelled: tuple[LabelledQuery, ...] | None,
-    stop: StopOnInterrupt,
-    *,
-    force: bool,
-    sample: int,
-    reread: bool,
-    quiet: bool,
-) -> dict[str, Any]:
-    """A rebuild here. Folders are read again before it; where the index takes no writes, because
-    it was built with another embedder, say, right after the switch."""
-    done: dict[str, Any] = {"build": None, "verify": None, "switch": None}
-
-    def read() -> None:
-        with ingest_progress(quiet=quiet) as on_file:
-            found = kb.reread(on_progress=on_file, should_stop=stop.asked)
-        done["reread"] = output.reread_json(found)
-
-    first = reread and kb.takes_writes
-    if first:
-        read()
-    if stop.asked():
-        return done
-    with output.rebuild_progress(quiet=quiet) as on_progress:
-        report = kb.rebuild.run(
-            judge=judge_of(kb, labelled, on_progress),
-            force=force,
-            sample=sample,
-            on_progress=on_progress,
-            should_stop=stop.asked,
-        )
-    done |= output.run_json(report)
-    if reread and not first and report.switch is not None:
-        read()
-    return done
 
 
 @rebuild_app.command()
@@ -292,8 +261,13 @@ def rollback(
 def abort(
     as_json: Json = False, server: Server = None, home: Home = None, config: Config = None
 ) -> None:
-    """Drop the new index that is being built or waits to be switched to."""
+    """Drop the new index that is being built or waits to be switched to.
+
+    With --server a rebuild that is at work is stopped first.
+    """
     with _either(server, home, config) as kb:
+        if not isinstance(kb, KnowledgeBase):
+            cancel(kb, kinds=_STEPS)
         dropped = {"dropped": kb.rebuild.abort()}
     _print(dropped, lambda values: f"Dropped {values['dropped']}.", as_json=as_json)
 
@@ -308,7 +282,7 @@ def drop(
     home: Home = None,
     config: Config = None,
 ) -> None:
-    """Drop a previous index, and with it the way back to it."""
+    """Drop an index that is not the active one, and with it the way back to it."""
     with _either(server, home, config) as kb:
         dropped = {"dropped": kb.rebuild.drop(name)}
     _print(dropped, lambda values: f"Dropped collection {values['dropped']}.", as_json=as_json)

@@ -73,6 +73,11 @@ def verify_text(verified: Values) -> str:
         f"compared, {figures['searched_for']} searched for, "
         f"{counted(figures['findings'], 'finding')}."
     ]
+    if figures.get("not_compared"):
+        said.append(
+            "Lookups were not compared with the active generation: "
+            f"{figures['not_compared'].rstrip('.')}."
+        )
     if "judge" in figures and figures["judge"].get("comparison"):
         judged = figures["judge"]
         compared, medians = judged["comparison"], judged["median_ms"]
@@ -80,7 +85,8 @@ def verify_text(verified: Values) -> str:
             f"{judged['measure']} over {compared['queries']} labelled queries: "
             f"{compared['mean_a']:.3f} before, {compared['mean_b']:.3f} now (p = "
             f"{compared['p_value']:.3g}); median {medians['active']:.1f} ms before, "
-            f"{medians['new']:.1f} ms now; {judged['left_out']} queries left out."
+            f"{medians['new']:.1f} ms now; {judged['left_out']} left out, which no document "
+            "here answers."
         )
     keys = {fate: n for fate, n in figures.get("evidence_keys", {}).items() if n}
     if set(keys) - {"same"}:
@@ -109,7 +115,7 @@ def run_text(done: Values) -> str:
         parts.append(verify_text(done["verify"]))
     if done["switch"] is not None:
         parts.append(switch_text(done["switch"]))
-    elif done["verify"] is not None:
+    elif done["verify"] is not None and done["verify"]["passed"]:
         parts.append("Stopped before the switch; `knowport rebuild run` goes on.")
     return "\n".join(parts)
 
@@ -180,13 +186,13 @@ def status_json(status: RebuildStatus) -> dict[str, Any]:
         "differs": list(status.differs),
         "unknown_collections": list(status.unknown),
         "next_step": status.next_step,
+        "at_work": None,  # a service tells of a job
     }
 
 
 def print_status(out: Console, status: Values) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ("generation", "state", "documents", "chunks", "of size", "embedder", "since")
-    for name in (*columns, "remarks"):
+    for name in ("generation", "state", "documents", "chunks", "of size", "embedder", "since"):
         table.add_column(name, overflow="fold")
     for row in status["generations"]:
         table.add_row(
@@ -197,10 +203,12 @@ def print_status(out: Console, status: Values) -> None:
             str(row["chunking"].get("size", "?")),
             f"{row['embedder']['provider']} {row['embedder']['model']}",
             row["activated_at"] or row["created_at"],
-            _remarks(row),
         )
     if status["generations"]:
         out.print(table)
+    for row in status["generations"]:
+        for remark in _remarks(row):
+            out.print(f"{row['name']}: {remark}.", markup=False)
     for text in status["differs"]:
         out.print(f"Not as the settings say: {text}.", markup=False)
     for name in status["unknown_collections"]:
@@ -209,16 +217,29 @@ def print_status(out: Console, status: Values) -> None:
             f"`knowport rebuild drop {name}` drops it.",
             markup=False,
         )
-    if status["next_step"]:
+    job = status.get("at_work")
+    if job:
+        now, far = job["progress"], ""
+        if now and now["total"]:
+            far = f", {now['step']}: {now['done']} of {now['total']}"
+        out.print(
+            f"At work: {job['kind']} ({job['job_id']}, {job['state']}{far}). `knowport rebuild "
+            "abort` stops it, and drops what it was building.",
+            markup=False,
+        )
+    elif status["next_step"]:
         out.print(status["next_step"], markup=False)
 
 
-def _remarks(row: Values) -> str:
-    said = []
-    if row["collection_lost"]:
+def _remarks(row: Values) -> list[str]:
+    said, report = [], row["report"]
+    if row["collection_lost"] and row["state"] != "building":
         said.append("its collection is gone")
     if row["forced"]:
         said.append("activated by force")
-    if row["report"] and not row["report"].get("passed", True):
-        said.append("; ".join(row["report"]["failures"]))
-    return ", ".join(said)
+    if report.get("passed"):
+        against = f" against {report['against']}" if report["against"] else ""
+        said.append(f"verified{against}, {report['verified_at']}")
+    elif report:
+        said += [failure.rstrip(".") for failure in report.get("failures", ())]
+    return said

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -49,3 +50,13 @@ def finished(
         err.print(f"Job {job.job_id} was cancelled.", markup=False)
         raise typer.Exit(EXIT_INTERRUPTED)
     return done.result
+
+
+def cancel(service: Client, *, kinds: Collection[str]) -> None:
+    """Cancel the jobs of some kinds that have not ended, and wait until they have."""
+    for job in service.jobs():
+        if job.kind in kinds and job.state in ("queued", "running"):
+            err.print(f"Cancelling job {job.job_id} ({job.kind}).", markup=False)
+            service.cancel(job.job_id)
+            while not service.job(job.job_id).ended:
+                time.sleep(_EVERY)

@@ -221,7 +221,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.rstrip("\r\n")
     except FileNotFoundError:
         raise _bad(path, None, "there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise _bad(path, None, f"it cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise _bad(path, None, f"it cannot be read as UTF-8: {error}") from None
 
 

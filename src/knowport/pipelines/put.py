@@ -18,8 +18,8 @@ from knowport.pipelines.replace import (
     delete_document,
     is_current,
     refuse_other_scope,
-    replace_documents,
     touch_files,
+    write_documents,
 )
 from knowport.pipelines.retry import with_retries
 from knowport.pipelines.vectors import Vectors
@@ -39,8 +39,7 @@ def put_text(loaded: LoadedFile, origin: Origin, ports: PortsNow) -> FileResult:
     InvalidInput, LoadError (reason ``empty``) for a text without words, EmbeddingError,
     EngineError or LedgerError; the older version then stays.
     """
-    document = build_document(loaded, origin)
-    return through_switches(lambda now: _put(document, now), ports)
+    return through_switches(_Put(build_document(loaded, origin)), ports)
 
 
 def put_file(data: bytes, name: str, origin: Origin, ports: PortsNow) -> FileResult:
@@ -54,7 +53,7 @@ def put_file(data: bytes, name: str, origin: Origin, ports: PortsNow) -> FileRes
     if known is not None and known.state == "indexed" and known.file_hash == key:
         return _unchanged(known)
     document = build_document(now.load_bytes(data, name), origin, file_hash=key)
-    return through_switches(lambda now: _put(document, now), ports)
+    return through_switches(_Put(document), ports)
 
 
 def delete_present(doc_id: str, ports: PortsNow) -> int:
@@ -80,31 +79,57 @@ def through_switches(call: Callable[[IngestPorts], T], ports: PortsNow) -> T:
     return call(ports())
 
 
-def _put(document: Document, ports: IngestPorts) -> FileResult:
-    doc_id, ledger = document.doc_id, ports.ledger
-    known = ledger.document(doc_id)
-    refuse_other_scope(document, known)
-    if known is not None and is_current(known, document):
-        if known.file_hash != document.file_hash:
-            touch_files([document], ledger, generation=ports.generation)
-        return _unchanged(known)
+class _Put:
+    """Puts a document; to be called anew with the present ports when the generation is switched.
+
+    A switch takes over what was written, or half written, by then. So what was once begun is told
+    as written, also where there is nothing left to write.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._reason = ""
+
+    def __call__(self, ports: IngestPorts) -> FileResult:
+        document, ledger = self._document, ports.ledger
+        known = ledger.document(document.doc_id)
+        refuse_other_scope(document, known)
+        if known is not None and is_current(known, document):
+            if known.file_hash != document.file_hash:
+                touch_files([document], ledger, generation=ports.generation)
+            if not self._reason:
+                return _unchanged(known)
+            return self._written(ports, known.chunk_count)
+        write = _ready(document, ports)
+        reason = "new" if known is None else "changed"
+        with_retries(lambda: self._write(write, reason, ports))
+        return self._written(ports, len(write.chunks))
+
+    def _write(self, write: Write, reason: str, ports: IngestPorts) -> None:
+        with as_writer(ports.ledger, ports.generation):
+            self._reason = self._reason or reason
+            write_documents([write], ports.ledger, ports.index, generation=ports.generation)
+
+    def _written(self, ports: IngestPorts, chunks: int) -> FileResult:
+        doc_id = self._document.doc_id
+        _verify(doc_id, ports)
+        return FileResult(doc_id, FileOutcome.INDEXED, doc_id, chunks, self._reason)
+
+
+def _ready(document: Document, ports: IngestPorts) -> Write:
+    """A document with its vectors. Raises LoadError, EmbeddingError or InvalidInput."""
     whole = cut(document, ports.chunking)
     if not whole.chunks:
         raise LoadError(
-            f"Document {doc_id!r} holds no text.",
+            f"Document {document.doc_id!r} holds no text.",
             reason="empty",
             remedy="An older version stays as it is; delete it if it is to go.",
         )
-    vectors = Vectors(ports.embedder, ledger)
+    vectors = Vectors(ports.embedder, ports.ledger)
     vectors.fill(dict(zip(whole.hashes, whole.texts, strict=True)), keys=whole.keys())
     write = Write(document, whole.indexed(vectors.known))
     check_chunks(write, ports.index)
-    with_retries(
-        lambda: replace_documents([write], ledger, ports.index, generation=ports.generation)
-    )
-    _verify(doc_id, ports)
-    reason = "new" if known is None else "changed"
-    return FileResult(doc_id, FileOutcome.INDEXED, doc_id, len(write.chunks), reason)
+    return write
 
 
 def _unchanged(known: DocumentInfo) -> FileResult:
@@ -115,7 +140,9 @@ def _verify(doc_id: str, ports: IngestPorts) -> None:
     """Say done only after a read that sees every write; a full disk loses chunks silently."""
     with as_writer(ports.ledger, ports.generation):
         info = ports.ledger.document(doc_id)
-        if info is None or ports.index.count(doc_id=doc_id) == info.chunk_count:
+        if info is None or info.state == "deleting":  # another one has deleted it
+            return
+        if ports.index.count(doc_id=doc_id) == info.chunk_count:
             return
         ports.ledger.reopen_writes([doc_id])
     raise EngineError(

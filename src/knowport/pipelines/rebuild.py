@@ -14,24 +14,27 @@ and be asked for again:
 =========  ================================  ============================  =========================
 state      what there may be                 at the next start             then
 =========  ================================  ============================  =========================
-building   a collection or none, some        it stays; the active one      ``run`` goes on, if the
-           documents in it, the one at       answers                       settings are the same
-           hand half written                                               still; ``abort``
-building,  nothing                           the first write makes it      ingest
-and none
+building   a collection, whole or half       it stays; the active one      ``run`` goes on, if the
+           made, or none; some documents     answers                       settings are the same
+           in it, the one at hand half                                     still; ``abort``
+           written
+building,  nothing                           it stays                      the next ingest makes it;
+and none                                                                   every step is refused
 is active
 built      every document as it was          it stays                      ``run``, ``verify``,
                                                                            ``activate --force``,
                                                                            ``abort``
 verified   the same, and a report            it stays                      ``run``, ``activate``,
                                                                            ``abort``
-active     it answers and is written to      unfinished documents are      ``run``
-                                             finished (``recovery``); a
-                                             lost collection is an error
-                                             that names ``run``
+active     it answers and is written to;     unfinished documents are      ``run``
+           before the first document its     finished (``recovery``), a
+           collection may be half made,      half made collection is made
+           or none                           whole; a lost collection is
+                                             an error that names ``run``
 previous   every document as it was when     it stays                      ``rollback``, ``drop``
            it stopped being active
-dropping   a collection or none              the drop is finished          nothing is left
+dropping   a collection or none              the drop is finished, after   nothing is left
+                                             the alias has left it
 =========  ================================  ============================  =========================
 
 A killed ``activate`` has switched or has not, because the switch is one transaction; in the second
@@ -45,9 +48,11 @@ from collections.abc import Callable
 
 from knowport.core.mismatch import REBUILD
 from knowport.errors import RebuildError
+from knowport.model import Generation
 from knowport.pipelines.rebuild_ports import (
     BuildReport,
     Judge,
+    NotVerified,
     OnProgress,
     RebuildPorts,
     RebuildStatus,
@@ -61,6 +66,7 @@ from knowport.pipelines.rebuild_states import (
     begin,
     drop,
     plan_differences,
+    refuse_without_index,
     required,
     status,
     under_way,
@@ -83,6 +89,17 @@ class Rebuild:
     def status(self) -> RebuildStatus:
         """Every generation and what can be done next."""
         return status(self._ports)
+
+    @property
+    def needless(self) -> bool:
+        """Whether a rebuild would make the same index again."""
+        active = self._ledger.active_generation()
+        return (
+            active is not None
+            and under_way(self._ledger) is None
+            and not plan_differences(active, self._ports.wanted("", ""))
+            and self._ports.collection(active).exists()
+        )
 
     def start(
         self,
@@ -122,15 +139,13 @@ class Rebuild:
         recorded with it."""
         with self._ledger.rebuilding():
             generation = required(self._ledger, ("built", "verified"))
-            unverified = generation.state != "verified"
-            if unverified and not force:
-                failed = "; ".join(generation.report.get("failures", ()))
+            reason = _unproved(generation, self._ledger.active_generation())
+            if reason and not force:
                 raise RebuildError(
-                    f"Generation {generation.name} is not verified"
-                    + (f": {failed}." if failed else "."),
+                    f"Generation {generation.name} {reason}.",
                     remedy="Run `knowport rebuild verify`, or insist with --force.",
                 )
-            return switch(generation, self._ports, on_progress, forced=unverified)
+            return switch(generation, self._ports, on_progress, forced=bool(reason))
 
     def run(
         self,
@@ -143,7 +158,7 @@ class Rebuild:
     ) -> RunReport:
         """Build, verify and switch; goes on with a rebuild that was interrupted.
 
-        Raises RebuildError where the verification fails, unless ``force``.
+        Raises NotVerified where the verification fails, unless ``force``.
         """
         with self._ledger.rebuilding():
             generation = under_way(self._ledger) or begin(self._ports)
@@ -161,12 +176,7 @@ class Rebuild:
             generation = required(self._ledger, ("built",))
             verified = verify(generation, self._ports, judge, sample, on_progress)
             if not verified.passed and not force:
-                raise RebuildError(
-                    f"Generation {generation.name} did not pass, so nothing was switched: "
-                    f"{'; '.join(failure.rstrip('.') for failure in verified.failures)}.",
-                    remedy=f"{REBUILD} mends what is damaged and verifies again; `knowport rebuild "
-                    "abort` drops it; `knowport rebuild activate --force` insists.",
-                )
+                raise NotVerified(generation.name, verified.failures, RunReport(built, verified))
             if should_stop():
                 return RunReport(built, verified)
             generation = required(self._ledger, ("built", "verified"))
@@ -194,7 +204,7 @@ class Rebuild:
         """Drop the generation that is being built, built or verified; returns its name."""
         with self._ledger.rebuilding():
             generation = required(self._ledger, UNDER_WAY)
-            drop(generation, self._ledger, self._ports.collection(generation))
+            self._drop(generation)
             return generation.name
 
     def drop(self, name: str) -> str:
@@ -203,10 +213,28 @@ class Rebuild:
         with self._ledger.rebuilding():
             known = {generation.name: generation for generation in self._ledger.generations()}
             if name in known:
-                drop(known[name], self._ledger, self._ports.collection(known[name]))
+                refuse_without_index(list(known.values()))
+                self._drop(known[name])
                 return known[name].collection
             of_ledger = {generation.collection for generation in known.values()}
             if name in of_ledger or name not in self._ports.collections():
                 raise RebuildError(f"There is no generation {name}.", remedy=STATUS)
             self._ports.drop_collection(name)
             return name
+
+    def _drop(self, generation: Generation) -> None:
+        """Drop a generation; engines refuse it for a collection that an alias still names. Where
+        the alias cannot follow, it may name another thing, so the drop is tried all the same."""
+        self._ports.outside()
+        drop(generation, self._ledger, self._ports.collection(generation))
+
+
+def _unproved(generation: Generation, active: Generation | None) -> str:
+    """Why a generation is not proved to be fit to replace the active one, or ''."""
+    if generation.state != "verified":
+        failed = "; ".join(generation.report.get("failures", ()))
+        return f"is not verified: {failed}" if failed else "is not verified"
+    against = generation.report.get("against")
+    if against and active is not None and against != active.name:
+        return f"was verified against {against}, and {active.name} is active now"
+    return ""

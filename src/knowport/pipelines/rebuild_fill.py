@@ -4,19 +4,19 @@ A rebuild replays: it never writes a document twice when the document is ingeste
 is built (``ledger.built``) with what the ledger knows, writes the difference, and compares again.
 So a document that is ingested, changed or deleted meanwhile is simply still a difference.
 
-A group is made ready (cut, embedded) while others write, and written as the only writer, where each
-document is looked at again: one that has changed is left to the next pass. Before a document's rows
-are touched its mark is emptied, and only when they are all there it gets the real one. So rows
-without a mark do not exist, and what a crash leaves half done is known: it is deleted and written
-again. The ledger empties the marks of what was half done in the active generation in the same way.
+A document's mark is emptied before its rows are touched, and only when they are all there it gets
+the hash of the version that was written. So rows without a mark do not exist, and what a crash
+leaves half done is known: it is deleted and written again. The ledger empties the marks of what was
+half done in the active generation in the same way. Nobody else writes to the generation (one
+rebuild at a time), so writers of the active one wait for the last pass only.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from knowport.errors import EmbeddingError, InvalidInput, RebuildError
 from knowport.model import BuiltDocument, DocumentInfo, GenerationState, Vector
@@ -37,6 +37,12 @@ from knowport.ports import Ledger
 GROUP_DOCUMENTS, GROUP_CHUNKS = 100, 500
 # Where writes keep coming as fast as they are replayed, the last ones wait.
 MOST_PASSES = 20
+# Chunks to write and documents to remove for which others may be let wait.
+SHORT_WAIT = 20
+_GO_ON = (
+    "What was embedded is kept and the active generation answers: run `knowport rebuild run` again "
+    "to go on. A document that can never be embedded has to be changed or deleted first."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +62,9 @@ class Pending:
 
 
 def pending(ledger: Ledger, generation: str) -> Pending:
-    """The difference; of what is half deleted anything may be there."""
-    built = ledger.built(generation)
-    infos = ledger.documents()
-    known = {info.doc_id for info in infos}
-    return Pending(
-        [i for i in infos if i.state != "deleting" and built.get(i.doc_id) != i.content_hash],
-        [doc_id for doc_id in built if doc_id not in known],
-    )
+    """The difference."""
+    changed, gone = ledger.unbuilt(generation)
+    return Pending(list(ledger.infos(changed).values()), gone)
 
 
 class Filler:
@@ -111,87 +112,73 @@ class Filler:
             left = pending(self._ledger, self._target.name)
             if not left:
                 return False
-            if self._pass(left, inside=False):
+            if self._pass(left, may_embed=True):
                 return True
         return False
 
-    def finish(self, *, at_most: int | None = None) -> bool:
+    def finish(self, *, patient: bool) -> bool:
         """The last pass, for whoever is the only writer; raises as ``fill``.
 
-        Where there are more than ``at_most`` chunks to write it does nothing and returns False.
+        A ``patient`` one does not let others wait for long: where there is much to do, or anything
+        to embed, it leaves that and returns False.
         """
-        self._refuse_other_state()
         left = pending(self._ledger, self._target.name)
-        if at_most is not None and left.chunks > at_most:
+        if patient and left.chunks + len(left.gone) > SHORT_WAIT:
             return False
-        self._pass(left, inside=True)
-        return True
+        return not self._pass(left, may_embed=not patient)
 
-    def _pass(self, left: Pending, *, inside: bool) -> bool:
+    def _pass(self, left: Pending, *, may_embed: bool) -> bool:
+        """Write and remove; returns whether it was stopped, or would have had to embed."""
         self._total = self._done + left.chunks
         self._tell()
-        for group in _groups(left.changed):
-            ready = None if self._should_stop() else self._ready(group)
+        for group in self._groups(left.changed):
+            ready = None if self._should_stop() else self._ready(group, may_embed=may_embed)
             if ready is None:
                 return True
-            with nullcontext() if inside else self._ledger.exclusive():
-                self._refuse_other_state()
-                self._write(ready)
-            self._done += sum(map(_weight, group))
+            self._refuse_other_state()
+            self._write(ready)
+            self._done += group.weight
             self._tell()
         for start in range(0, len(left.gone), GROUP_DOCUMENTS):
-            with nullcontext() if inside else self._ledger.exclusive():
-                self._refuse_other_state()
-                self._remove(left.gone[start : start + GROUP_DOCUMENTS])
+            self._refuse_other_state()
+            self._remove(left.gone[start : start + GROUP_DOCUMENTS])
         return False
 
-    def _ready(self, group: Sequence[DocumentInfo]) -> list[Write] | None:
+    def _groups(self, infos: Sequence[DocumentInfo]) -> Iterator[_Group]:
+        """Documents, cut as the generation cuts, so many at a time as are written together."""
+        group = _Group()
+        for info in infos:
+            document = self._ledger.document_text(info.doc_id)
+            if document is not None:  # else it was deleted this moment
+                group.cuts.append(cut(document, self._target.chunking))
+            group.weight += _weight(info)
+            if len(group.cuts) == GROUP_DOCUMENTS or group.chunks >= GROUP_CHUNKS:
+                yield group
+                group = _Group()
+        if group.weight:
+            yield group
+
+    def _ready(self, group: _Group, *, may_embed: bool) -> list[Write] | None:
         """The documents of a group with their vectors, which a large one leaves in the cache; None
-        if it was asked to stop."""
-        found = (self._ledger.document_text(info.doc_id) for info in group)
-        cuts = [cut(document, self._target.chunking) for document in found if document is not None]
-        small = {name for whole in cuts if not whole.large for name in whole.hashes}
+        if it was asked to stop, or would have to embed and may not."""
+        small = {name for whole in group.cuts if not whole.large for name in whole.hashes}
         known: dict[str, Vector] = {}
-        share = sum(map(_weight, group)) / max(1, sum(len(whole.hashes) for whole in cuts))
         done = 0
-        for texts, keys in _parts(cuts):
+        for texts, keys in _parts(group.cuts):
             vectors = Vectors(self._target.embedder, self._ledger)
-            if self._embed(vectors, texts, keys, done, share):
-                return None
+            tell = partial(self._tell_of, vectors, group, done)
+            stop = self._should_stop if may_embed else lambda: True
+            try:
+                if vectors.fill(texts, keys=keys, should_stop=stop, on_batch=tell):
+                    return None
+            except EmbeddingError as error:
+                error.remedy = f"{error.remedy} {_GO_ON}".strip()
+                raise
             self._misses += vectors.embedded
             self._hits += len(texts) - vectors.embedded
             known.update((n, v) for n, v in vectors.known.items() if n in small)
             done += len(texts)
-        return [self._checked(whole, known) for whole in cuts]
-
-    def _embed(
-        self,
-        vectors: Vectors,
-        texts: Mapping[str, str],
-        keys: Mapping[str, str],
-        before: int,
-        share: float,
-    ) -> bool:
-        """Fill ``vectors``; returns whether it was stopped. ``before`` texts of the group are done,
-        and each is a ``share`` of what the progress counts."""
-        try:
-            return vectors.fill(
-                texts,
-                keys=keys,
-                should_stop=self._should_stop,
-                on_batch=lambda _: self._tell(
-                    int((before + len(vectors.known)) * share),
-                    cached=len(vectors.known) - vectors.embedded,
-                    embedded=vectors.embedded,
-                ),
-            )
-        except EmbeddingError as error:
-            error.remedy = (
-                f"{error.remedy} What was embedded is kept and the active generation answers: run "
-                "`knowport rebuild run` again to go on. A document that can never be embedded has "
-                "to be changed or deleted first."
-            ).strip()
-            raise
+        return [self._checked(whole, known) for whole in group.cuts]
 
     def _checked(self, whole: CutDocument, known: Mapping[str, Vector]) -> Write:
         chunks = CachedChunks(whole, self._cached) if whole.large else whole.indexed(known)
@@ -219,10 +206,8 @@ class Filler:
                 remedy="See `knowport rebuild status`.",
             )
 
-    def _write(self, ready: Sequence[Write]) -> None:
+    def _write(self, writes: Sequence[Write]) -> None:
         ledger, index, name = self._ledger, self._target.index, self._target.name
-        now = ledger.infos([write.document.doc_id for write in ready])
-        writes = [write for write in ready if _is_current(write, now)]
         ids = [write.document.doc_id for write in writes]
         before = ledger.built_marks(name, ids)
         ledger.store_built(name, [BuiltDocument(doc_id, "", ()) for doc_id in ids])
@@ -242,16 +227,33 @@ class Filler:
 
     def _remove(self, doc_ids: Sequence[str]) -> None:
         known = self._ledger.infos(doc_ids)
-        gone = [doc_id for doc_id in doc_ids if doc_id not in known]
+        gone = [d for d in doc_ids if d not in known or known[d].state == "deleting"]
         for doc_id in gone:
             self._target.index.delete_by_doc_id(doc_id)
         self._ledger.drop_built(self._target.name, gone)
         self._removed += len(gone)
 
+    def _tell_of(self, vectors: Vectors, group: _Group, before: int, _: float) -> None:
+        """How far it is, with what a group has of its vectors after ``before`` of its texts."""
+        share = (before + len(vectors.known)) / max(1, group.chunks)
+        made = vectors.embedded
+        self._tell(int(share * group.weight), cached=len(vectors.known) - made, embedded=made)
+
     def _tell(self, more: int = 0, *, cached: int = 0, embedded: int = 0) -> None:
-        """How far it is, with what the group at hand adds."""
         done, hits, misses = self._done + more, self._hits + cached, self._misses + embedded
         self._on_progress(RebuildProgress("build", done, self._total, hits, misses))
+
+
+@dataclass(slots=True)
+class _Group:
+    """Documents that are written together; ``weight`` is what they count for in the progress."""
+
+    cuts: list[CutDocument] = field(default_factory=list)
+    weight: int = 0
+
+    @property
+    def chunks(self) -> int:
+        return sum(len(whole.chunks) for whole in self.cuts)
 
 
 def _parts(cuts: Sequence[CutDocument]) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
@@ -269,24 +271,6 @@ def _parts(cuts: Sequence[CutDocument]) -> Iterator[tuple[dict[str, str], dict[s
                 texts, keys = {}, {}
     if texts:
         yield texts, keys
-
-
-def _is_current(write: Write, now: Mapping[str, DocumentInfo]) -> bool:
-    info = now.get(write.document.doc_id)
-    return info is not None and info.content_hash == write.document.content_hash
-
-
-def _groups(infos: Sequence[DocumentInfo]) -> Iterator[list[DocumentInfo]]:
-    group: list[DocumentInfo] = []
-    chunks = 0
-    for info in infos:
-        group.append(info)
-        chunks += _weight(info)
-        if len(group) == GROUP_DOCUMENTS or chunks >= GROUP_CHUNKS:
-            yield group
-            group, chunks = [], 0
-    if group:
-        yield group
 
 
 def _weight(info: DocumentInfo) -> int:

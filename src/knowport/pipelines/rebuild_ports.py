@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from knowport.core.chunking import ChunkingOptions
+from knowport.core.mismatch import REBUILD
+from knowport.errors import RebuildError
 from knowport.model import Generation, LookupResult, Metadata
 from knowport.pipelines.replace import Index
 from knowport.ports import Embedder, Ledger
@@ -17,7 +19,9 @@ class Collection(Index, Protocol):
 
     def exists(self) -> bool: ...
 
-    def create(self) -> None: ...
+    def create(self) -> None:
+        """Make it and load it, as far as that is missing; rows that are there stay."""
+        ...
 
     def drop(self) -> None: ...
 
@@ -63,7 +67,7 @@ class RebuildPorts:
     which begins with ``prefix``. ``target`` opens a generation for writing and raises
     IndexMismatch where its embedder is not at hand. ``lookup`` looks up in a generation.
     ``switched`` lets this process and outside readers follow the ledger's pointer and returns what
-    of it failed, or ''.
+    of it failed, or ''; ``outside`` does the same for outside readers alone.
     ``collections`` are those in the engine that look like generations of this knowledge base, and
     ``drop_collection`` drops one of them.
     """
@@ -75,6 +79,7 @@ class RebuildPorts:
     collection: Callable[[Generation], Collection]
     lookup: Callable[[Generation], Lookup]
     switched: Callable[[], str]
+    outside: Callable[[], str]
     collections: Callable[[], Sequence[str]]
     drop_collection: Callable[[str], None]
 
@@ -146,6 +151,20 @@ class RunReport:
     build: BuildReport
     verify: VerifyReport | None = None
     switch: SwitchReport | None = None
+
+
+class NotVerified(RebuildError):
+    """A new generation did not pass its verification, and nothing was switched; ``run`` is what was
+    done until then."""
+
+    def __init__(self, generation: str, failures: Sequence[str], run: RunReport | None = None):
+        super().__init__(
+            f"Generation {generation} did not pass, so nothing was switched: "
+            f"{'; '.join(failure.rstrip('.') for failure in failures)}.",
+            remedy=f"{REBUILD} mends what is damaged and verifies again; `knowport rebuild abort` "
+            "drops it; `knowport rebuild activate --force` insists.",
+        )
+        self.run = run
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,32 @@ STATUS = "See `knowport rebuild status`."
 
 
 def under_way(ledger: Ledger) -> Generation | None:
-    """The generation that is being built or waits to be switched to."""
-    return next((known for known in ledger.generations() if known.state in UNDER_WAY), None)
+    """The generation that is being built or waits to be switched to.
+
+    None is where none is active: the very first ingest was interrupted, and the next one makes it.
+    """
+    generations = ledger.generations()
+    if not _has_active(generations):
+        return None
+    return next((known for known in generations if known.state in UNDER_WAY), None)
+
+
+def _has_active(generations: Sequence[Generation]) -> bool:
+    return any(known.state == "active" for known in generations)
+
+
+def refuse_without_index(generations: Sequence[Generation]) -> None:
+    """Raises RebuildError where no generation is active, so that there is nothing to rebuild."""
+    if not _has_active(generations):
+        raise RebuildError(
+            "There is no index to rebuild yet.",
+            remedy="Ingest documents first (`knowport ingest PATH`).",
+        )
 
 
 def required(ledger: Ledger, states: Sequence[GenerationState]) -> Generation:
     """The generation under way, which must be in one of the states. Raises RebuildError."""
+    refuse_without_index(ledger.generations())
     generation = under_way(ledger)
     if generation is None:
         raise RebuildError("No rebuild is under way.", remedy=f"{REBUILD} begins one.")
@@ -50,11 +70,7 @@ def begin(ports: RebuildPorts) -> Generation:
     """
     with ports.ledger.exclusive():
         generations = ports.ledger.generations()
-        if not any(known.state == "active" for known in generations):
-            raise RebuildError(
-                "There is no index to rebuild yet.",
-                remedy="Ingest documents first (`knowport ingest PATH`).",
-            )
+        refuse_without_index(generations)
         numbers = [int(known.name.partition("-")[0].lstrip("g")) for known in generations]
         number, tag = max(numbers) + 1, secrets.token_hex(3)
         generation = ports.wanted(f"g{number}-{tag}", f"{ports.prefix}_g{number}_{tag}")

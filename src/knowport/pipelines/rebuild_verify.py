@@ -5,30 +5,31 @@
     words     sampled chunks by one of their words, in the new and in the active generation: by
               its whole text a chunk is found under any analyzer that treats both alike, by a word
               inside a sentence, written in the other case, it is not
-    judge     whatever the caller compares, such as labelled queries
+    judge     whatever the caller compares, such as labelled queries       (rebuild_sides)
 
 Only the rebuild writes to the generation, and it does not write meanwhile. Documents that are
 changed or deleted meanwhile are left out; the switch replays them.
+
+An active generation that is damaged must not stop the rebuild that replaces it. Where it cannot be
+searched and the new one can, nothing is compared with it, and the report says so.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import regex
 
-from knowport.core.compose import text_hash
 from knowport.core.evidence_map import Fate, fates
 from knowport.core.query import normalise_query
 from knowport.core.terms import query_terms
-from knowport.model import IndexedChunk, Metadata, SearchRequest, Term, TermKind
+from knowport.errors import EngineError
+from knowport.model import DocumentInfo, IndexedChunk, Metadata, SearchRequest, Term, TermKind
 from knowport.pipelines.audit import AuditFinding, AuditProgress, ExpectedDocument, audit_index
-from knowport.pipelines.probe import probe, sampled
+from knowport.pipelines.probe import made_anew, probe, sampled
 from knowport.pipelines.rebuild_ports import Collection, OnProgress, RebuildProgress, Target
-from knowport.pipelines.replace import cut
-from knowport.pipelines.vectors import Vectors
 from knowport.ports import Ledger
 
 SAMPLE = 200
@@ -46,11 +47,13 @@ _HAN = regex.compile(r"\p{Han}{2,}")
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What was found out: sentences that speak against the switch, ids of the documents that are
-    not as they should be, and figures."""
+    not as they should be, and figures. ``unread`` says why the active generation cannot be
+    searched, '' where it can or was not to be."""
 
     failures: tuple[str, ...]
     damaged: tuple[str, ...]
     report: Metadata
+    unread: str = ""
 
 
 def prove(
@@ -61,91 +64,97 @@ def prove(
     sample: int = SAMPLE,
     on_progress: OnProgress = lambda _: None,
 ) -> Proof:
-    """Prove a generation; ``active`` is None where the active collection is lost.
+    """Prove a generation; ``active`` is None where the active one cannot be searched by words.
 
     Raises EngineError, EmbeddingError or LedgerError.
     """
-    expected = list(_expected(ledger, target.name))
-    whole = {document.doc_id for document in expected}
-    meanwhile = set(ledger.built(target.name)) - whole
-    audit = audit_index(target.index, expected, on_progress=lambda now: on_progress(_compare(now)))
-    findings = [finding for finding in audit.findings if finding.doc_id not in meanwhile]
+    built = ledger.built(target.name)
+    counts: dict[str, int] = {}
+    audit = audit_index(
+        target.index,
+        _expected(ledger, target.name, counts),
+        on_progress=lambda now: on_progress(_compare(now)),
+    )
+    findings, searched_for = list(audit.findings), 0
     lexical = target.generation.lexical
-    chunks = list(_chunks(sampled(_counts(expected), sample), target, ledger))
-    for done, chunk in enumerate(chunks):
-        on_progress(RebuildProgress("search", done, len(chunks)))
-        findings += probe(target.index, [chunk], lexical=lexical)
-    words = _by_words(chunks, target.index, active) if lexical and active is not None else {}
-    failures = [*_said_of(findings), *_said_of_words(words)]
+    words = _Words(target.index, active if lexical else None)
+    chosen = sampled(counts, sample)
+    total = sum(map(len, chosen.values()))
+    for doc_id, numbers in chosen.items():
+        on_progress(RebuildProgress("search", searched_for, total))
+        chunks = _chunks(doc_id, numbers, built.get(doc_id), target, ledger)
+        findings += probe(target.index, chunks, lexical=lexical)
+        words.take(chunks)
+        searched_for += len(chunks)
+    meanwhile = built.keys() - {info.doc_id for info in _current(ledger, target.name)}
+    findings = [finding for finding in findings if finding.doc_id not in meanwhile]
+    failures = [*_said_of(findings), *_said_of_words(words.counts)]
     report = {
-        "documents": len(expected),
-        "chunks": sum(len(document.hashes) for document in expected),
+        "documents": len(counts),
+        "chunks": sum(counts.values()),
         "changed_meanwhile": len(meanwhile),
-        "searched_for": len(chunks),
+        "searched_for": searched_for,
         "findings": len(findings),
         "first_findings": [asdict(finding) for finding in findings[:_SHOWN]],
-        "found_by_words": words,
-        "evidence_keys": _fates(expected, target.name, ledger),
+        "found_by_words": {script: dict(found) for script, found in words.counts.items()},
+        "evidence_keys": _fates([d for d in counts if d not in meanwhile], target.name, ledger),
     }
     damaged = dict.fromkeys(finding.doc_id for finding in findings)
-    return Proof(tuple(failures), tuple(damaged), report)
+    return Proof(tuple(failures), tuple(damaged), report, words.unread)
+
+
+def behind(ledger: Ledger, generation: str) -> frozenset[str]:
+    """Ids of the documents that a generation and the active one do not hold in one version."""
+    known = {info.doc_id for info in ledger.documents()}
+    same = {info.doc_id for info in _current(ledger, generation) if info.state == "indexed"}
+    return frozenset((known | ledger.built(generation).keys()) - same)
 
 
 def _compare(now: AuditProgress) -> RebuildProgress:
     return RebuildProgress("compare", now.done, now.total)
 
 
-def _counts(expected: Sequence[ExpectedDocument]) -> dict[str, int]:
-    return {document.doc_id: len(document.hashes) for document in expected}
-
-
-def _expected(ledger: Ledger, generation: str) -> Iterator[ExpectedDocument]:
-    """What is built of documents that are still what they were."""
+def _current(ledger: Ledger, generation: str) -> list[DocumentInfo]:
+    """Documents that are still what was built of them."""
     built = ledger.built(generation)
-    infos = [info for info in ledger.documents() if built.get(info.doc_id) == info.content_hash]
+    return [info for info in ledger.documents() if built.get(info.doc_id) == info.content_hash]
+
+
+def _expected(
+    ledger: Ledger, generation: str, counts: dict[str, int]
+) -> Iterator[ExpectedDocument]:
+    """What is built of documents that are still what they were; ``counts`` gets how many chunks
+    each has."""
+    infos = _current(ledger, generation)
     for start in range(0, len(infos), _READ):
         page = infos[start : start + _READ]
         marks = ledger.built_marks(generation, [info.doc_id for info in page])
         for info in page:
             hashes = tuple(mark.content_hash for mark in marks[info.doc_id])
+            counts[info.doc_id] = len(hashes)
             yield ExpectedDocument(info.doc_id, info.kb_scope, info.category, hashes)
 
 
 def _chunks(
-    chosen: Mapping[str, Sequence[int]], target: Target, ledger: Ledger
-) -> Iterator[IndexedChunk]:
-    """Chunks as they should be stored, made anew; not of a document that has changed."""
-    marks = ledger.built_marks(target.name, list(chosen))
-    for doc_id, numbers in chosen.items():
-        document = ledger.document_text(doc_id)
-        if document is None:
-            continue
-        whole = cut(document, target.chunking)
-        same = [
-            number
-            for number in numbers
-            if number < min(len(whole.chunks), len(marks[doc_id]))
-            and text_hash(whole.chunks[number].content) == marks[doc_id][number].content_hash
-        ]
-        part = replace(
-            whole,
-            chunks=[whole.chunks[number] for number in same],
-            texts=[whole.texts[number] for number in same],
-            hashes=[whole.hashes[number] for number in same],
-        )
-        vectors = Vectors(target.embedder, ledger)
-        vectors.fill(dict(zip(part.hashes, part.texts, strict=True)), keys=part.keys())
-        yield from part.indexed(vectors.known)
+    doc_id: str, numbers: Sequence[int], built: str | None, target: Target, ledger: Ledger
+) -> list[IndexedChunk]:
+    """Chunks of a document as they should be stored; none where it is not the version that was
+    built any more, be it only that its title is another."""
+    document = ledger.document_text(doc_id)
+    if document is None or document.content_hash != built:
+        return []
+    marks = ledger.built_marks(target.name, [doc_id]).get(doc_id, ())
+    return made_anew(document, numbers, marks, target.chunking, target.embedder, ledger)
 
 
-def _fates(expected: Sequence[ExpectedDocument], generation: str, ledger: Ledger) -> dict[str, int]:
+def _fates(doc_ids: Sequence[str], generation: str, ledger: Ledger) -> dict[str, int]:
     """How many evidence keys of now will stand for the same text, and where that of others will
     be."""
     counts: Counter[Fate] = Counter()
-    for start in range(0, len(expected), _READ):
-        doc_ids = [document.doc_id for document in expected[start : start + _READ]]
-        old, new = ledger.marks(doc_ids), ledger.built_marks(generation, doc_ids)
-        for doc_id in doc_ids:
+    for start in range(0, len(doc_ids), _READ):
+        page = doc_ids[start : start + _READ]
+        old, new = ledger.marks(page), ledger.built_marks(generation, page)
+        for doc_id in page:
             counts += fates(old.get(doc_id, ()), new.get(doc_id, ()))
     return {fate.value: counts[fate] for fate in Fate if counts[fate]}
 
@@ -162,19 +171,48 @@ def _said_of(findings: Sequence[AuditFinding]) -> Iterator[str]:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _by_words(
-    chunks: Sequence[IndexedChunk], index: Collection, active: Collection
-) -> dict[str, dict[str, int]]:
-    """By script: how many chunks' documents the active generation finds by one of their words
-    (``active``), and how many of those the new one finds at all (``new``)."""
-    counted: dict[str, Counter[str]] = {}
-    for chunk in chunks:
-        for script, word in words_of(chunk.chunk.content).items():
-            counts = counted.setdefault(script, Counter(active=0, new=0))
-            if _finds(active, word, chunk, WIDTH):
-                counts["active"] += 1
-                counts["new"] += any(_finds(index, word, chunk, width) for width in (WIDTH, WIDE))
-    return {script: dict(counts) for script, counts in counted.items()}
+class _Words:
+    """Counts by script how many chunks' documents the active generation finds by one of their words
+    (``active``), and how many of those the new one finds at all (``new``).
+
+    ``unread`` says why the active one cannot be searched; then nothing is counted.
+    """
+
+    def __init__(self, index: Collection, active: Collection | None) -> None:
+        self._index, self._active = index, active
+        self.counts: dict[str, Counter[str]] = {}
+        self.unread = ""
+
+    def take(self, chunks: Iterable[IndexedChunk]) -> None:
+        for chunk in chunks:
+            for script, word in words_of(chunk.chunk.content).items():
+                if self._active is not None:
+                    self._look_up(self._active, script, word, chunk)
+
+    def _look_up(self, active: Collection, script: str, word: str, chunk: IndexedChunk) -> None:
+        found = _found_in(active, self._index, word, chunk)
+        if isinstance(found, EngineError):
+            self._active, self.counts, self.unread = None, {}, found.message
+            return
+        counts = self.counts.setdefault(script, Counter(active=0, new=0))
+        if found:
+            counts["active"] += 1
+            counts["new"] += any(_finds(self._index, word, chunk, k) for k in (WIDTH, WIDE))
+
+
+def _found_in(
+    active: Collection, index: Collection, word: str, chunk: IndexedChunk
+) -> bool | EngineError:
+    """Whether the active generation finds it, or its error, where it fails again and the new one
+    does not: else the engine is at fault, and that is raised."""
+    try:
+        return _finds(active, word, chunk, WIDTH)
+    except EngineError:
+        _finds(index, word, chunk, WIDTH)
+    try:
+        return _finds(active, word, chunk, WIDTH)
+    except EngineError as error:
+        return error
 
 
 def words_of(content: str) -> dict[str, str]:

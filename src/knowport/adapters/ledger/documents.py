@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select, update
+from sqlalchemy import Connection, Select, bindparam, select, update
 
 from knowport.adapters.ledger import history
 from knowport.adapters.ledger.database import Store, now, slices, upsert
 from knowport.adapters.ledger.marks import packed, unpacked
-from knowport.adapters.ledger.tables import UNFINISHED, documents, texts, versions
+from knowport.adapters.ledger.tables import UNFINISHED, documents, generations, texts, versions
+from knowport.errors import GenerationChanged
 from knowport.model import (
     ChunkMark,
     Document,
@@ -117,6 +118,9 @@ class DocumentStore(Store):
                 change = update(documents).where(documents.c.doc_id.in_(some))
                 connection.execute(change.values(state="indexed", updated_at=time))
                 history.begin(connection, some, generation=generation, time=time)
+                history.drop_oldest(connection, some)
+            # Last, so that it waits for a switch that is under way.
+            _refuse_other_generation(connection, generation)
 
     def touch_files(self, file_hashes: Mapping[str, str]) -> None:
         if not file_hashes:
@@ -130,15 +134,18 @@ class DocumentStore(Store):
             connection.execute(change, [{"id": i, "hash": h} for i, h in file_hashes.items()])
 
     def reopen_writes(self, doc_ids: Sequence[str]) -> None:
-        self._set_states(doc_ids, "writing")
+        self._set_states(doc_ids, "writing", of=("indexed",))
 
     def begin_delete(self, doc_id: str) -> None:
-        self._set_states([doc_id], "deleting")
+        self._set_states([doc_id], "deleting", of=("indexed", "writing", "deleting"))
 
-    def _set_states(self, doc_ids: Sequence[str], state: DocumentState) -> None:
+    def _set_states(
+        self, doc_ids: Sequence[str], state: DocumentState, *, of: Sequence[DocumentState]
+    ) -> None:
         with self._write() as connection:
             for some in slices(doc_ids):
-                change = update(documents).where(documents.c.doc_id.in_(some))
+                those = documents.c.doc_id.in_(some), documents.c.state.in_(of)
+                change = update(documents).where(*those)
                 connection.execute(change.values(state=state, updated_at=now()))
 
     def commit_delete(self, doc_id: str) -> None:
@@ -187,3 +194,14 @@ def _row(write: PlannedWrite, time: str) -> dict[str, Any]:
         "file_hash": document.file_hash,
         "marks": packed(write.marks),
     }
+
+
+def _refuse_other_generation(connection: Connection, generation: str) -> None:
+    """Raises GenerationChanged where another generation is active: whoever writes holds a lock
+    that keeps a switch away, but a lost session of PostgreSQL loses the lock with it."""
+    query = select(generations.c.name).where(generations.c.state == "active")
+    active = connection.execute(query).scalar()
+    if active not in (None, generation):
+        raise GenerationChanged(
+            f"Generation {generation} is not the active one any more.", remedy="Begin again."
+        )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, func, literal, select, update
+from sqlalchemy import Connection, Row, and_, case, exists, func, literal, or_, select, update
 
 from knowport.adapters.ledger import history
 from knowport.adapters.ledger.database import Store, slices, upsert
@@ -17,6 +17,8 @@ from knowport.errors import RebuildError
 from knowport.model import BuiltDocument, ChunkMark, EmbedderIdentity, Generation
 
 _NAMED = 5
+# Rows that are removed at once: on SQLite lookups wait with their traces meanwhile.
+_PORTION = 5_000
 # Made once: it is asked for before every write and every second of reading.
 _ACTIVE = select(generations).where(generations.c.state == "active")
 
@@ -58,8 +60,25 @@ class GenerationStore(Store):
             previous = next((other for other, state in states.items() if state == "active"), None)
             if previous is not None:
                 _keep_as_built(connection, previous)
-            _set(connection, name, state="active", activated_at=activated_at, forced=forced)
+            values: dict[str, Any] = {"state": "active", "activated_at": activated_at}
+            if forced:  # what was forced once stays so, also after a rollback and back
+                values["forced"] = True
+            _set(connection, name, **values)
             _take_over(connection, name, activated_at)
+
+    def tidy_up(self) -> None:
+        active = self.active_generation()
+        if active is None:
+            return
+        of_active = built.c.generation == active.name
+        some = select(built.c.doc_id).where(of_active).limit(_PORTION)
+        removed = True
+        while removed:
+            with self._write() as connection:
+                rows = built.delete().where(of_active, built.c.doc_id.in_(some))
+                removed = bool(connection.execute(rows).rowcount)
+        with self._write() as connection:
+            history.drop_oldest(connection, select(documents.c.doc_id))
 
     def drop_generation(self, name: str) -> None:
         with self._database.write_alone(generations) as connection:
@@ -76,6 +95,10 @@ class GenerationStore(Store):
         query = select(built.c.doc_id, built.c.content_hash)
         with self._read() as connection:
             return dict(connection.execute(query.where(built.c.generation == generation)).all())
+
+    def unbuilt(self, generation: str) -> tuple[Sequence[str], Sequence[str]]:
+        with self._read() as connection:
+            return _changed(connection, generation), _gone(connection, generation)
 
     def built_chunks(self, generation: str) -> int:
         query = select(func.coalesce(func.sum(built.c.chunk_count), 0))
@@ -129,23 +152,7 @@ def _set(connection: Connection, name: str, **values: Any) -> None:
 
 
 def _refuse_difference(connection: Connection, name: str) -> None:
-    """Every document must be built as it stands, and nothing else; one that is being deleted may
-    be built or not, because its deletion begins again either way."""
-    same = and_(built.c.doc_id == documents.c.doc_id, built.c.generation == name)
-    missing = (
-        select(documents.c.doc_id)
-        .outerjoin(built, same)
-        .where(
-            documents.c.state != "deleting",
-            built.c.content_hash.is_distinct_from(documents.c.content_hash),
-        )
-    )
-    gone = (
-        select(built.c.doc_id)
-        .outerjoin(documents, same)
-        .where(built.c.generation == name, documents.c.doc_id.is_(None))
-    )
-    differing = sorted(connection.execute(missing.union(gone)).scalars())
+    differing = sorted({*_changed(connection, name), *_gone(connection, name)})
     if differing:
         more = ", ..." if len(differing) > _NAMED else "."
         raise RebuildError(
@@ -153,6 +160,32 @@ def _refuse_difference(connection: Connection, name: str) -> None:
             f"{counted(len(differing), 'document')}: {', '.join(differing[:_NAMED])}{more}",
             remedy="Run the rebuild again: it catches up with what has changed.",
         )
+
+
+def _changed(connection: Connection, name: str) -> Sequence[str]:
+    """Documents that are not built as they stand. One that is being deleted may be built or not,
+    because its deletion begins again either way."""
+    same = and_(built.c.doc_id == documents.c.doc_id, built.c.generation == name)
+    query = (
+        select(documents.c.doc_id)
+        .outerjoin(built, same)
+        .where(
+            documents.c.state != "deleting",
+            built.c.content_hash.is_distinct_from(documents.c.content_hash),
+        )
+    )
+    return connection.execute(query.order_by(documents.c.doc_id)).scalars().all()
+
+
+def _gone(connection: Connection, name: str) -> Sequence[str]:
+    """What is built of no document, or half built of one that is being deleted."""
+    half = and_(documents.c.state == "deleting", built.c.content_hash == "")
+    query = (
+        select(built.c.doc_id)
+        .outerjoin(documents, built.c.doc_id == documents.c.doc_id)
+        .where(built.c.generation == name, or_(documents.c.doc_id.is_(None), half))
+    )
+    return connection.execute(query.order_by(built.c.doc_id)).scalars().all()
 
 
 def _keep_as_built(connection: Connection, previous: str) -> None:
@@ -166,6 +199,7 @@ def _keep_as_built(connection: Connection, previous: str) -> None:
         "chunk_count": documents.c.chunk_count,
         "marks": documents.c.marks,
     }
+    connection.execute(built.delete().where(built.c.generation == previous))
     connection.execute(built.insert().from_select(list(values), select(*values.values())))
     _set(connection, previous, state="previous")
 
@@ -179,6 +213,8 @@ def _take_over(connection: Connection, name: str, time: str) -> None:
     connection.execute(
         taken.values(chunk_count=built.c.chunk_count, marks=built.c.marks, state=state)
     )
+    rows = exists().where(built.c.doc_id == documents.c.doc_id, built.c.generation == name)
+    nothing = update(documents).where(documents.c.state == "deleting", ~rows)
+    connection.execute(nothing.values(chunk_count=0, marks=packed(())))
     whole = select(documents.c.doc_id).where(documents.c.state == "indexed")
     history.begin(connection, whole, generation=name, time=time)
-    connection.execute(built.delete().where(built.c.generation == name))

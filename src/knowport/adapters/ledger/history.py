@@ -43,7 +43,6 @@ def begin(
     }
     new = select(*values.values()).where(documents.c.doc_id.in_(doc_ids), ~current)
     connection.execute(versions.insert().from_select(list(values), new))
-    _drop_oldest(connection, doc_ids)
 
 
 def end(connection: Connection, doc_id: str, *, time: str) -> None:
@@ -52,7 +51,8 @@ def end(connection: Connection, doc_id: str, *, time: str) -> None:
     connection.execute(deleted.values(until=time, ended_by="deleted"))
 
 
-def _drop_oldest(connection: Connection, doc_ids: Sequence[str] | Select[str]) -> None:
+def drop_oldest(connection: Connection, doc_ids: Sequence[str] | Select[str]) -> None:
+    """Of each of those documents leave the last ``KEPT`` versions."""
     newer = func.row_number().over(
         partition_by=versions.c.doc_id, order_by=versions.c.number.desc()
     )

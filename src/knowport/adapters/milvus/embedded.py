@@ -55,7 +55,9 @@ def release(path: Path) -> None:
             from milvus_lite.server_manager import server_manager_instance  # noqa: PLC0415
 
             try:
-                server_manager_instance.release_server(str(path))  # pymilvus leaves it running
+                # An interrupted start leaves none, of which Lite would complain aloud.
+                if str(path) in getattr(server_manager_instance, "_servers", [str(path)]):
+                    server_manager_instance.release_server(str(path))  # pymilvus leaves it running
             finally:
                 _unlock(path)
 

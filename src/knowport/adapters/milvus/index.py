@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from pymilvus import MilvusClient
+from pymilvus.client.types import LoadState
 
 from knowport.adapters.milvus import filters, searching
 from knowport.adapters.milvus.engine import Engine, translated
 from knowport.adapters.milvus.listing import PAGE_KEYS, stored_keys, stored_rows
-from knowport.adapters.milvus.room import room
-from knowport.adapters.milvus.schema import check_rows, collection_schema, from_key, to_row
+from knowport.adapters.milvus.room import is_embedded, room
+from knowport.adapters.milvus.schema import INDEXES, check_rows, collection_schema, from_key, to_row
 from knowport.errors import ConfigurationError, EngineError
 from knowport.model import IndexedChunk, SearchHit, SearchRequest, StoredRow
 
@@ -48,23 +49,52 @@ class MilvusIndex:
         with translated(f"collection {self.collection}"):
             return bool(self._client.has_collection(self.collection, timeout=self._timeout))
 
+    def is_whole(self) -> bool:
+        """Whether the collection is there with all its indexes; without them searches fail."""
+        return self.exists() and not self._unindexed()
+
     def create(self) -> None:
-        """Create the collection with its indexes and load it. Raises EngineError, EngineFull."""
-        params = self._client.prepare_index_params()
-        params.add_index("dense_vector", index_type="FLAT", metric_type="COSINE")
-        if self._lexical:
-            params.add_index(
-                "sparse_vector", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25"
-            )
+        """Create the collection and its indexes, as far as they are missing, and load it.
+
+        Each is a call of its own, so an interruption may leave a part; rows that are there stay.
+        Raises EngineError, EngineFull.
+        """
+        if self.is_whole():
+            self._load()
+            return
         with room(self._engine.uri), translated(f"creating collection {self.collection}"):
-            self._client.create_collection(
-                self.collection,
-                schema=collection_schema(self._dimension, lexical=self._lexical),
-                index_params=params,
-                # Iterators ignore the level they are given and read at the collection's own.
-                consistency_level=EXACT_CONSISTENCY,
-                timeout=self._timeout,
-            )
+            if not self.exists():
+                self._client.create_collection(
+                    self.collection,
+                    schema=collection_schema(self._dimension, lexical=self._lexical),
+                    # Iterators ignore the level they are given and read at the collection's own.
+                    consistency_level=EXACT_CONSISTENCY,
+                    timeout=self._timeout,
+                )
+            for field in self._unindexed():
+                params = self._client.prepare_index_params()
+                params.add_index(field, **INDEXES[field])
+                self._client.create_index(self.collection, params, timeout=self._timeout)
+            self._client.load_collection(self.collection, timeout=self._timeout)
+
+    def _unindexed(self) -> list[str]:
+        """Fields of the collection, which is there, that lack their index."""
+        fields = [field for field in INDEXES if self._lexical or field != "sparse_vector"]
+        with translated(f"indexes of collection {self.collection}"):
+            return [
+                field
+                for field in fields
+                if not self._client.list_indexes(self.collection, field, timeout=self._timeout)
+            ]
+
+    def _load(self) -> None:
+        """Load the collection where it is not; an embedded engine does so at the first search."""
+        if is_embedded(self._engine.uri):
+            return
+        with translated(f"loading collection {self.collection}"):
+            state = self._client.get_load_state(self.collection, timeout=self._timeout)["state"]
+            if state == LoadState.NotLoad:
+                self._client.load_collection(self.collection, timeout=self._timeout)
 
     def drop(self) -> None:
         with room(self._engine.uri), translated(f"dropping collection {self.collection}"):

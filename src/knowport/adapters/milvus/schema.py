@@ -41,6 +41,12 @@ MAX_METADATA_BYTES = 65_000
 # 2.5.1 into SQL, all without escaping. So what could end a string is never in a primary key.
 _KEY_ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%'\"\\"})
 
+INDEXES: dict[str, dict[str, Any]] = {
+    "dense_vector": {"index_type": "FLAT", "metric_type": "COSINE"},
+    "sparse_vector": {"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "BM25"},
+}
+"""The index of each vector field; a generation without BM25 has no sparse one."""
+
 OUTPUT_FIELDS = [
     "doc_id",
     "chunk_index",

@@ -39,7 +39,20 @@ class Job:
         self.problem: Problem | None = None
         self.version = 0
         self.stop = threading.Event()
+        self._guard, self._begun = threading.Lock(), False
         self._changed = asyncio.Event()
+
+    def begin(self) -> bool:
+        """Whether its work is to begin; from the thread of the job."""
+        with self._guard:
+            self._begun = not self.stop.is_set()
+            return self._begun
+
+    def ask_to_stop(self) -> bool:
+        """Returns whether its work will never begin."""
+        with self._guard:
+            self.stop.set()
+            return not self._begun
 
     def change(self, **values: Any) -> None:
         """Set attributes and wake whoever watches."""
@@ -62,7 +75,12 @@ class Job:
 
 
 class Stopped(Exception):
-    """Raised by work that was stopped and has nothing to tell."""
+    """Raised by work that was stopped; ``result`` is what it did until then, if that can be
+    told."""
+
+    def __init__(self, result: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.result = result
 
 
 class Reporter:
@@ -93,24 +111,26 @@ class Reporter:
 
 
 Work = Callable[[Reporter], Mapping[str, Any]]
-"""Blocking; returns the result as JSON values. Work that was stopped returns what it did, or
-raises Stopped."""
+"""Blocking; returns the result as JSON values. Work that was stopped before its end raises Stopped;
+what comes back is whole, whatever was asked of it meanwhile."""
 
 
 class Jobs:
-    """The jobs of one service, one after the other in a pool of its own."""
+    """The jobs of one service, in ``pool`` unless a job is given another one."""
 
     def __init__(self, pool: Pool, on_error: Callable[[Job, Exception], None]) -> None:
         self._pool = pool
         self._on_error = on_error
         self._jobs: dict[str, Job] = {}
 
-    def start(self, kind: str, work: Work, *, kb_scope: str | None) -> Job:
+    def start(
+        self, kind: str, work: Work, *, kb_scope: str | None, pool: Pool | None = None
+    ) -> Job:
         """Queue a job; ``kb_scope`` is the one it belongs to, None for all, which is there for
         admins only. Raises Problem (503) where too many wait."""
         job = Job(kind, kb_scope)
         reporter = Reporter(job, asyncio.get_running_loop())
-        self._pool.submit(lambda: self._run(job, work, reporter))
+        (pool or self._pool).submit(lambda: self._run(job, work, reporter))
         self._jobs[job.job_id] = job
         ended = [name for name, one in self._jobs.items() if one.state in ENDED]
         for name in ended[:-KEPT]:
@@ -118,19 +138,18 @@ class Jobs:
         return job
 
     def _run(self, job: Job, work: Work, reporter: Reporter) -> None:
-        if reporter.stopped():
+        if not job.begin():
             return
         reporter.change(state="running", started_at=_now())
         try:
             result = work(reporter)
-        except Stopped:
-            reporter.change(state="cancelled", ended_at=_now())
+        except Stopped as stopped:
+            reporter.change(state="cancelled", result=stopped.result, ended_at=_now())
         except Exception as error:  # noqa: BLE001  # it is told in the job, and logged
             self._on_error(job, error)
             reporter.change(state="failed", problem=as_problem(error), ended_at=_now())
         else:
-            state = "cancelled" if reporter.stopped() else "done"
-            reporter.change(state=state, result=result, ended_at=_now())
+            reporter.change(state="done", result=result, ended_at=_now())
 
     def get(self, job_id: str, caller: Caller) -> Job:
         """Raises Problem (404) for a job that is not there for the caller."""
@@ -146,8 +165,7 @@ class Jobs:
 
     def cancel(self, job: Job) -> None:
         """Ask a job to stop where nothing is half done; one that waits ends at once."""
-        job.stop.set()
-        if job.state == "queued":
+        if job.ask_to_stop() and job.state == "queued":
             job.change(state="cancelled", ended_at=_now())
 
     def seen_by(self, caller: Caller) -> list[Job]:

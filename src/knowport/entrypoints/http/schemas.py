@@ -267,13 +267,24 @@ class GenerationView(BaseModel):
     collection_lost: bool
 
 
+class AtWork(BaseModel):
+    """A job that works on the generations."""
+
+    job_id: str
+    kind: str
+    state: Literal["queued", "running"]
+    progress: dict[str, Any] | None
+
+
 class GenerationList(BaseModel):
-    """Oldest first. ``differs`` is how the active one is not what the settings ask for."""
+    """Oldest first. ``differs`` is how the active one is not what the settings ask for; ``at_work``
+    is the job that works on the generations, if one does."""
 
     generations: list[GenerationView]
     differs: list[str]
     unknown_collections: list[str]
     next_step: str
+    at_work: AtWork | None
 
 
 class Dropped(BaseModel):

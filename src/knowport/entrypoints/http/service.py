@@ -56,11 +56,13 @@ class Service:
             timeout=chosen.write_timeout,
         )
         self._job_pool = Pool("jobs", threads=1, queue=chosen.job_queue, timeout=0)
+        # Rebuilds may take hours, and ingests go on. Audits wait for them: a switch ends an audit.
+        self.upkeep = Pool("upkeep", threads=1, queue=chosen.job_queue, timeout=0)
         # Apart from the others, so that these never wait behind requests.
         self._background = Pool("background", threads=2, queue=8, timeout=chosen.request_timeout)
         self.jobs = Jobs(self._job_pool, self._job_failed)
         self.readiness = Readiness(self._background, self._probe)
-        self.metrics.watch_pools([self.reads, self.writes, self._job_pool])
+        self.metrics.watch_pools([self.reads, self.writes, self._job_pool, self.upkeep])
         self.metrics.watch(
             {
                 "ready": lambda: float(self.readiness.ready),
@@ -84,7 +86,8 @@ class Service:
             self.drain()
             for task in tasks:
                 task.cancel()
-            for pool in (self._job_pool, self.writes, self.reads, self._background):
+            jobs = (self._job_pool, self.upkeep)
+            for pool in (*jobs, self.writes, self.reads, self._background):
                 await asyncio.to_thread(pool.close)
 
     def drain_soon(self) -> None:

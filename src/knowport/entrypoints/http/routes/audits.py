@@ -46,4 +46,5 @@ async def audit(_: Admin, request: Request, body: Audit) -> Response:
             return repair_json(service.kb.repair(sample=sample, on_progress=tell))
         return audit_json(service.kb.audit(sample=sample, on_progress=tell))
 
-    return accepted(service.jobs.start("audit", work, kb_scope=None), service, request)
+    job = service.jobs.start("audit", work, kb_scope=None, pool=service.upkeep)
+    return accepted(job, service, request)

@@ -14,7 +14,7 @@ from fastapi import Request, Response
 
 from knowport.entrypoints.http import schemas
 from knowport.entrypoints.http.access import Admin
-from knowport.entrypoints.http.jobs import Reporter
+from knowport.entrypoints.http.jobs import Reporter, Stopped
 from knowport.entrypoints.http.problems import Problem
 from knowport.entrypoints.http.replies import problems, reply, router
 from knowport.entrypoints.http.routes.jobs import ACCEPTED, accepted
@@ -29,7 +29,7 @@ from knowport.entrypoints.http.upkeep_schemas import (
 from knowport.entrypoints.judging import judge_of
 from knowport.entrypoints.rebuild_output import run_json, status_json, verify_json
 from knowport.errors import RebuildError
-from knowport.pipelines.rebuild_ports import OnProgress, RebuildProgress
+from knowport.pipelines.rebuild_ports import NotVerified, OnProgress, RebuildProgress, RunReport
 
 if TYPE_CHECKING:
     from knowport.evaluation.labelled import LabelledQuery
@@ -45,7 +45,16 @@ STEPS = frozenset({"rebuild", "verify", "activate", "rollback"})
 async def generations(_: Admin, request: Request) -> Response:
     """Every generation, oldest first, and what can be done next."""
     service = service_of(request)
-    return reply(status_json(await service.read(service.kb.rebuild.status)))
+    found = status_json(await service.read(service.kb.rebuild.status))
+    job = service.jobs.under_way(STEPS)
+    if job is not None:
+        found["at_work"] = {
+            "job_id": job.job_id,
+            "kind": job.kind,
+            "state": job.state,
+            "progress": job.progress,
+        }
+    return reply(found)
 
 
 @routes.post(
@@ -57,24 +66,33 @@ async def generations(_: Admin, request: Request) -> Response:
 async def rebuild(_: Admin, request: Request, body: Rebuild) -> Response:
     """Rebuild the index with the settings of the service: build a new generation from the stored
     texts, verify it, and switch to it unless `switch` is false. A rebuild that was interrupted
-    goes on where it stopped. Lookups and writes go on meanwhile."""
+    goes on where it stopped. Lookups and writes go on meanwhile. The job is done also where the
+    verification did not pass; its result says so, and `switch` in it is null."""
     service = service_of(request)
     queries = await _labelled(body, service)
 
     def run(tell: OnProgress, reporter: Reporter) -> Mapping[str, Any]:
         steps = service.kb.rebuild
         if body.switch:
-            return run_json(
-                steps.run(
+            try:
+                report = steps.run(
                     judge=judge_of(service.kb, queries, tell),
                     force=body.force,
                     sample=body.sample,
                     on_progress=tell,
                     should_stop=reporter.stopped,
                 )
-            )
-        built = steps.start(on_progress=tell, should_stop=reporter.stopped)
-        return {"build": asdict(built), "verify": None, "switch": None}
+            except NotVerified as error:  # the result tells more of it
+                if error.run is None:
+                    raise
+                return run_json(error.run)
+            stopped = report.switch is None
+        else:
+            report = RunReport(steps.start(on_progress=tell, should_stop=reporter.stopped))
+            stopped = report.build.stopped
+        if stopped:
+            raise Stopped(run_json(report))
+        return run_json(report)
 
     return _begin("rebuild", run, service, request)
 
@@ -140,13 +158,15 @@ async def abort(_: Admin, request: Request) -> Response:
     """Drop the generation that is being built or waits to be switched to. While a job works on it
     that is refused: cancel the job first."""
     service = service_of(request)
+    _refuse_while_at_work(service)
     return reply({"dropped": await service.write(service.kb.rebuild.abort)})
 
 
 @routes.delete("/generations/{name}", response_model=schemas.Dropped, responses=problems(409))
 async def drop(name: str, _: Admin, request: Request) -> Response:
-    """Drop a previous generation, and with it the way back to it."""
+    """Drop a generation that is not the active one, and with it the way back to it."""
     service = service_of(request)
+    _refuse_while_at_work(service)
     return reply({"dropped": await service.write(lambda: service.kb.rebuild.drop(name))})
 
 
@@ -175,8 +195,8 @@ def _left_anywhere(tell: OnProgress, reporter: Reporter) -> OnProgress:
     return told
 
 
-def _begin(kind: str, step: Step, service: Service, request: Request) -> Response:
-    """Raises Problem (409) while another job of these is under way."""
+def _refuse_while_at_work(service: Service) -> None:
+    """Raises Problem (409) while a job of these is under way."""
     busy = service.jobs.under_way(STEPS)
     if busy is not None:
         raise Problem(
@@ -184,9 +204,14 @@ def _begin(kind: str, step: Step, service: Service, request: Request) -> Respons
             RebuildError.code,
             f"A {busy.kind} is {busy.state}, and only one at a time works on the generations.",
             remedy=f"Wait for it (GET /v1/jobs/{busy.job_id}), or cancel it "
-            f"(POST /v1/jobs/{busy.job_id}/cancel).",
+            f"(POST /v1/jobs/{busy.job_id}/cancel, or `knowport rebuild abort`).",
             transient=True,
         )
+
+
+def _begin(kind: str, step: Step, service: Service, request: Request) -> Response:
+    """Raises Problem (409) while another job of these is under way."""
+    _refuse_while_at_work(service)
 
     def work(reporter: Reporter) -> Mapping[str, Any]:
         started, failed = time.monotonic(), True
@@ -194,7 +219,11 @@ def _begin(kind: str, step: Step, service: Service, request: Request) -> Respons
             done = step(lambda now: reporter.progress(asdict(now)), reporter)
             failed = False
             return done
+        except Stopped:
+            failed = False
+            raise
         finally:
             service.metrics.rebuilt(kind, time.monotonic() - started, failed=failed)
 
-    return accepted(service.jobs.start(kind, work, kb_scope=None), service, request)
+    job = service.jobs.start(kind, work, kb_scope=None, pool=service.upkeep)
+    return accepted(job, service, request)

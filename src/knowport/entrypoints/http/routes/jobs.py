@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from knowport.entrypoints import wire
 from knowport.entrypoints.http import schemas
 from knowport.entrypoints.http.access import Reader, Writer
-from knowport.entrypoints.http.jobs import Job, Reporter
+from knowport.entrypoints.http.jobs import Job, Reporter, Stopped
 from knowport.entrypoints.http.problems import Problem
 from knowport.entrypoints.http.replies import problems, reply, router
 from knowport.entrypoints.http.service import Service, service_of
@@ -77,7 +77,10 @@ async def ingest(body: schemas.IngestBody, caller: Writer, request: Request) -> 
         )
         if not body.dry_run:
             service.metrics.ingested(report)
-        return wire.report_json(report)
+        done = wire.report_json(report)
+        if report.interrupted:
+            raise Stopped(done)
+        return done
 
     return accepted(service.jobs.start("ingest", work, kb_scope=scope), service, request)
 
