@@ -18,7 +18,8 @@ import pytest
 
 from http_service import GateEmbedder, Running, running
 from knowport import KnowledgeBase
-from knowport.client import Client
+from knowport.client import Client, ServiceError
+from knowport.client.values import Job
 from knowport.entrypoints import audit_output, rebuild_output
 from knowport.entrypoints.remote_jobs import finished
 from knowport.entrypoints.running import announced
@@ -348,6 +349,22 @@ def test_a_job_that_somebody_else_cancelled_is_told_of(asking: Asking, gate: Gat
     assert command.err.read_text() == f"Job {waiting} was cancelled.\n"
     assert command.out.read_text() == ""
     assert first.status_code == 202
+
+
+def test_a_service_that_goes_away_meanwhile_says_that_the_work_is_kept(
+    asking: Asking, gate: GateEmbedder
+) -> None:
+    gate.gate.clear()
+    with Client(asking.service.url, retries=0) as client:
+
+        def begin() -> Job:
+            job = client.rebuild.run()
+            client.close()  # as if the connection broke
+            return job
+
+        with Client("http://127.0.0.1:1", retries=0) as dead, pytest.raises(ServiceError) as error:
+            finished(dead, begin, lambda _: None)
+    assert error.value.remedy.endswith("What was done is kept: then run the same again.")
 
 
 def test_how_far_a_job_is_comes_as_the_progress_of_the_command(asking: Asking) -> None:

@@ -217,6 +217,8 @@ def test_what_does_not_pass_is_not_switched_to_unless_forced(home: Path) -> None
 
 def test_an_empty_home_and_bad_arguments(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    assert as_json(home, "rebuild", "status")["generations"] == []
+    assert not (home / "milvus.db").exists(), "a look makes no index"
     assert "ingest" in error(home, "rebuild", "run")["remedy"]
     assert "roll back" in error(home, "rebuild", "rollback")["message"]
     assert as_json(home, "rebuild", "status") == {

@@ -76,6 +76,13 @@ class Generations:
                     signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return self.engine
 
+    @property
+    def there(self) -> bool:
+        """Whether there may be anything in the engine: not in an embedded file that is not there,
+        which is not to be made by looking."""
+        uri = self._settings.milvus_uri
+        return not is_embedded(uri) or Path(uri).exists()
+
     # -- making -----------------------------------------------------------------------------
 
     def wanted(self, name: str, collection: str) -> Generation:
@@ -137,7 +144,7 @@ class Generations:
         Raises ConfigurationError then, and EngineUnavailable where a server cannot be reached. An
         embedded file that is not there is not made.
         """
-        if is_embedded(self._settings.milvus_uri) and not Path(self._settings.milvus_uri).exists():
+        if not self.there:
             return
         strange = self._collections()
         if strange and self._ledger.active_generation() is None:  # another process may have begun

@@ -60,7 +60,9 @@ def rebuild_ports(
         lookup=lookup,
         switched=switched,
         outside=outside,
-        collections=lambda: _like_generations(collections(engine()), prefix),
+        collections=lambda: (
+            _like_generations(collections(engine()), prefix) if generations.there else ()
+        ),
         drop_collection=lambda name: drop_collection(engine(), name),
     )
 

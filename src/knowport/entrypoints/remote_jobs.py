@@ -10,6 +10,7 @@ import typer
 
 from knowport.entrypoints.ingest_output import StopOnInterrupt
 from knowport.entrypoints.options import EXIT_INTERRUPTED, err
+from knowport.errors import KnowportError
 
 if TYPE_CHECKING:
     from knowport.client import Client
@@ -43,6 +44,11 @@ def finished(
             done = service.wait(
                 job.job_id, on_progress=on_progress, should_stop=stop.asked, every=_EVERY
             )
+        except KnowportError as error:
+            if error.code == "service_unavailable":
+                kept = "What was done is kept: then run the same again."
+                error.remedy = f"{error.remedy} {kept}".strip()
+            raise
         except KeyboardInterrupt:
             service.cancel(job.job_id)  # the second Ctrl-C may come before the first was passed on
             raise

@@ -100,7 +100,7 @@ def drop(generation: Generation, ledger: Ledger, collection: Collection) -> None
         if active is not None and active.name == generation.name:
             raise RebuildError(
                 f"Generation {generation.name} is the active one and cannot be dropped.",
-                remedy="Switch to another one first (`knowport rebuild rollback`).",
+                remedy=f"Switch to another one first ({REBUILD}, or `knowport rebuild rollback`).",
             )
         ledger.save_generation(replace(generation, state="dropping"))
     if collection.exists():
