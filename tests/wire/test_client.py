@@ -185,7 +185,8 @@ def test_an_audit_and_what_became_of_evidence(client):
     key = "handbook/locks.md#chunk-0"
     found = client.evidence(key)
     assert (found.state, found.to, found.ambiguous) == (EvidenceState.CURRENT, (key,), False)
-    assert client.evidence(key, generation="g9").state is EvidenceState.UNKNOWN
+    with pytest.raises(RequestRefused, match="Nothing is known of a generation 'g9'"):
+        client.evidence(key, generation="g9")
     assert client.evidence(key, at="2001-01-01").meanings == ()
 
 
