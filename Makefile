@@ -5,23 +5,26 @@ BIN := $(VENV)/bin
 # Idle OpenMP threads would otherwise spin and starve the engine beside them.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-wire test-crash test-inside lint bench clean
+.PHONY: demo test test-wire test-crash test-contract test-inside lint bench clean
 
 demo: $(BIN)/.installed ## ingest the example knowledge base and look things up
 	@$(BIN)/python examples/demo.py
 
-test: $(BIN)/.installed-dev lint ## everything CI runs, in three parts side by side
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going test-wire test-crash test-inside
+test: $(BIN)/.installed-dev lint ## everything CI runs, in four parts side by side
+	@$(MAKE) --no-print-directory --jobs=4 --keep-going test-wire test-crash test-contract test-inside
 
-# Commands and services, and crashes: both mostly wait for processes of their own.
+# Commands and services, crashes, and engines: these mostly wait for processes of their own.
 test-wire: $(BIN)/.installed-dev
 	$(BIN)/pytest tests/wire -o cache_dir=.cache/pytest-wire
 
 test-crash: $(BIN)/.installed-dev
 	$(BIN)/pytest tests/crash -o cache_dir=.cache/pytest-crash
 
+test-contract: $(BIN)/.installed-dev
+	$(BIN)/pytest tests/contract -o cache_dir=.cache/pytest-contract
+
 test-inside: $(BIN)/.installed-dev
-	$(BIN)/pytest --ignore=tests/wire --ignore=tests/crash -o cache_dir=.cache/pytest-inside
+	$(BIN)/pytest --ignore=tests/wire --ignore=tests/crash --ignore=tests/contract -o cache_dir=.cache/pytest-inside
 
 lint: $(BIN)/.installed-dev
 	$(BIN)/ruff check .
@@ -33,6 +36,7 @@ lint: $(BIN)/.installed-dev
 bench: $(BIN)/.installed-dev ## print the benchmark tables; SETS=folder adds quality over labelled sets
 	$(BIN)/python benchmarks/lookup.py
 	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/rebuild.py
 	$(if $(SETS),$(BIN)/python benchmarks/quality.py $(SETS))
 
 clean: ## remove the environment, caches and the demo's index
