@@ -5,17 +5,23 @@ BIN := $(VENV)/bin
 # Idle OpenMP threads would otherwise spin and starve the engine beside them.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-wire test-crash test-contract test-inside lint bench clean
+.PHONY: demo test test-service test-commands test-crash test-contract test-inside lint bench clean
 
 demo: $(BIN)/.installed ## ingest the example knowledge base and look things up
 	@$(BIN)/python examples/demo.py
 
-test: $(BIN)/.installed-dev lint ## everything CI runs, in four parts side by side
-	@$(MAKE) --no-print-directory --jobs=4 --keep-going test-wire test-crash test-contract test-inside
+test: $(BIN)/.installed-dev lint ## everything CI runs, in five parts side by side
+	@$(MAKE) --no-print-directory --jobs=5 --keep-going \
+		test-service test-commands test-crash test-contract test-inside
 
-# Commands and services, crashes, and engines: these mostly wait for processes of their own.
-test-wire: $(BIN)/.installed-dev
-	$(BIN)/pytest tests/wire -o cache_dir=.cache/pytest-wire
+# Services, commands, crashes and engines: these mostly wait for processes of their own.
+SERVICE := tests/wire/test_http*.py tests/wire/test_mcp*.py tests/wire/test_client.py \
+	tests/wire/test_schemathesis.py
+test-service: $(BIN)/.installed-dev
+	$(BIN)/pytest $(SERVICE) -o cache_dir=.cache/pytest-service
+
+test-commands: $(BIN)/.installed-dev
+	$(BIN)/pytest tests/wire $(addprefix --ignore-glob=,$(SERVICE)) -o cache_dir=.cache/pytest-commands
 
 test-crash: $(BIN)/.installed-dev
 	$(BIN)/pytest tests/crash -o cache_dir=.cache/pytest-crash
