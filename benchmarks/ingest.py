@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import json
-import pstats
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -63,12 +61,7 @@ def main() -> None:
     profile = cProfile.Profile() if arguments.profile else None
     result = measure(arguments.chunks, profile)
     print("\n" + _table(result), flush=True)
-    if profile:
-        for order in ("cumulative", "tottime"):
-            pstats.Stats(profile).strip_dirs().sort_stats(order).print_stats(45)
-    if arguments.json:
-        text = json.dumps({"machine": described, **result}, indent=2)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    machine.finish(described, result, profile, arguments.json)
 
 
 def measure(chunks: int, profile: cProfile.Profile | None = None) -> dict[str, Any]:
@@ -82,9 +75,9 @@ def measure(chunks: int, profile: cProfile.Profile | None = None) -> dict[str, A
         try:
             MilvusIndex(raw, COLLECTION, dimension=DIMENSION, lexical=True).create()
             _warm_up(home / "warm", knowledge, raw.client)
-            for turn, pages in enumerate(_slices(chunks)):
-                root = _write_files(home / f"slice-{turn}", pages)
-                rows = [row for page in pages for row in _rows(page)]
+            for turn, pages in enumerate(slices_of(chunks)):
+                root = write_files(home / f"slice-{turn}", pages)
+                rows = [row for page in pages for row in rows_of(page)]
                 runs = [
                     ("ingest", partial(_ingest, knowledge, root, len(rows), profile)),
                     ("raw", partial(raw_upsert, raw.client, rows)),
@@ -92,7 +85,7 @@ def measure(chunks: int, profile: cProfile.Profile | None = None) -> dict[str, A
                 for name, run in runs if turn % 2 else reversed(runs):
                     spent[name].append(seconds(run))
                 counts.append(len(rows))
-                _write_files(home / "all", pages)
+                write_files(home / "all", pages)
             again = seconds(partial(_ingest_again, knowledge, home / "all"))
             peak = machine.peak_rss_mb()
         finally:
@@ -164,17 +157,17 @@ def _ingest_again(knowledge: KnowledgeBase, root: Path) -> None:
 def _warm_up(folder: Path, knowledge: KnowledgeBase, client: MilvusClient) -> None:
     """The first write creates the collection and loads the engine's dictionary."""
     page = Corpus(10, seed=1).page(0)
-    client.upsert(COLLECTION, _rows(page))
-    knowledge.ingest(_write_files(folder, [page]), source="warm")
+    client.upsert(COLLECTION, rows_of(page))
+    knowledge.ingest(write_files(folder, [page]), source="warm")
 
 
-def _slices(chunks: int) -> Iterator[list[Page]]:
+def slices_of(chunks: int) -> Iterator[list[Page]]:
     pages = Corpus(chunks).pages()
     while some := list(islice(pages, SLICE_PAGES)):
         yield some
 
 
-def _write_files(root: Path, pages: Sequence[Page]) -> Path:
+def write_files(root: Path, pages: Sequence[Page]) -> Path:
     """The pages as Markdown, one section a chunk, at the paths that their ids tell."""
     for page in pages:
         path = root / page.chunks[0].chunk.doc_id.removeprefix(f"{SOURCE}/")
@@ -191,7 +184,7 @@ def _markdown(page: Page) -> str:
     return f"---\ncategory: {page.category}\n---\n\n# {page.title}\n\n" + "\n".join(sections)
 
 
-def _rows(page: Page) -> list[dict[str, Any]]:
+def rows_of(page: Page) -> list[dict[str, Any]]:
     """The rows that ingest makes of the page's file, but for the vectors."""
     doc_id, text = page.chunks[0].chunk.doc_id, _markdown(page)
     chunks = chunk_document(doc_id, text, "markdown", page.title, ChunkingOptions())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import cProfile
+import json
 import os
 import platform
+import pstats
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +48,22 @@ def heading(meaning: str, machine: dict[str, object]) -> str:
             f"date       {machine['date']}",
         ]
     )
+
+
+def finish(
+    machine: dict[str, object],
+    result: dict[str, Any],
+    profile: cProfile.Profile | None,
+    file: Path | None,
+) -> None:
+    """Print where a profiled run spent its time, and write the figures to a file, if there is one
+    of either."""
+    if profile:
+        for order in ("cumulative", "tottime"):
+            pstats.Stats(profile).strip_dirs().sort_stats(order).print_stats(45)
+    if file:
+        text = json.dumps({"machine": machine, **result}, indent=2)
+        file.write_text(text + "\n", encoding="utf-8")
 
 
 def peak_rss_mb() -> float:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import json
-import pstats
 import threading
 import time
 from collections import Counter, defaultdict
@@ -27,7 +25,7 @@ from zlib import crc32
 
 import machine
 from corpus import DIMENSION, SOURCE, Corpus
-from ingest import ReadyVectors, _rows, _slices, _write_files
+from ingest import ReadyVectors, rows_of, slices_of, write_files
 from knowport import Answer, KnowledgeBase, Settings, load_settings
 from knowport.adapters.milvus import Engine, MilvusIndex
 from knowport.core.chunking import ChunkingOptions
@@ -63,12 +61,7 @@ def main() -> None:
     profile = cProfile.Profile() if arguments.profile else None
     result = measure(arguments.chunks, arguments.per_second, profile)
     print("\n" + _table(result), flush=True)
-    if profile:
-        for order in ("cumulative", "tottime"):
-            pstats.Stats(profile).strip_dirs().sort_stats(order).print_stats(45)
-    if arguments.json:
-        text = json.dumps({"machine": described, **result}, indent=2)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    machine.finish(described, result, profile, arguments.json)
 
 
 def measure(chunks: int, per_second: float, profile: cProfile.Profile | None) -> dict[str, Any]:
@@ -107,9 +100,9 @@ def _ingest(home: Path, chunks: int) -> list[dict[str, Any]]:
     """Fill a knowledge base; returns the rows that it holds, but for the vectors."""
     rows = []
     with KnowledgeBase(settings=Settings(home=home / "kb"), embedder=ReadyVectors()) as kb:
-        for pages in _slices(chunks):
-            _write_files(home / "pages", pages)
-            rows += [row for page in pages for row in _rows(page)]
+        for pages in slices_of(chunks):
+            write_files(home / "pages", pages)
+            rows += [row for page in pages for row in rows_of(page)]
         kb.ingest(home / "pages", source=SOURCE)
     return rows
 
