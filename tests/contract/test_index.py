@@ -902,6 +902,41 @@ def test_an_account_without_a_home_that_can_be_written(
     engine.close()
 
 
+@pytest.mark.parametrize("folder", ["plain", "with a blank", "知识库", 'it\'s "quoted" $HOME'])
+def test_engines_share_no_scratch_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Of two that made the same folder at the same moment, one failed at everything."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    opened = [embedded(tmp_path / folder / name) for name in ("one.db", "two.db")]
+    for _, index in opened:
+        index.create()
+        index.upsert_chunks([chunk()])
+
+    homes = [tmp_path / folder / f".{name}.db.scratch" for name in ("one", "two")]
+    scratch = [home / ".cache" / "milvus" for home in homes]
+    assert [path.is_dir() for path in scratch] == [True, True]
+    assert not (tmp_path / ".cache").exists()
+    opened[0][0].close()
+    assert [path.is_dir() for path in scratch] == [False, True]
+    assert len(opened[1][1].search(request())) == 1
+    opened[1][0].close()
+
+
+def test_scratch_files_of_a_killed_engine_do_no_harm(tmp_path: Path) -> None:
+    engine, index = embedded(tmp_path / "milvus.db", timeout=2)
+    index.create()
+    index.upsert_chunks([chunk()])
+    os.kill(engine_process(tmp_path / "milvus.db"), signal.SIGKILL)
+    engine.close()
+    assert (tmp_path / ".milvus.db.scratch/.cache/milvus").is_dir()
+
+    engine, index = embedded(tmp_path / "milvus.db")
+
+    assert len(index.search(request())) == 1
+    engine.close()
+
+
 def test_a_connection_that_was_closed_is_told(tmp_path: Path) -> None:
     engine, index = embedded(tmp_path / "milvus.db")
     index.create()

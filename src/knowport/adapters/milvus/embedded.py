@@ -216,19 +216,18 @@ def _lock_holder(path: Path) -> int | None:
 @contextmanager
 def starting(file: Path) -> Iterator[None]:
     """What pymilvus leaves to chance when it starts the embedded engine."""
-    with _child_output_on_stderr(), _writable_home(file.absolute().parent):
+    with _child_output_on_stderr(), _scratch_of_its_own(file.absolute()):
         yield
 
 
 @contextmanager
-def _writable_home(folder: Path) -> Iterator[None]:
-    """The embedded engine keeps scratch files in ``~/.cache``, and without them every search
-    fails. An account of a service often has no home, so the engine gets ``folder`` for one."""
+def _scratch_of_its_own(file: Path) -> Iterator[None]:
+    """The embedded engine makes scratch files in ``~/.cache/milvus`` at its first collection, and
+    removes that folder when it ends. Of two engines that make it at the same moment one then
+    fails at everything, and an account of a service often has no home at all. So each engine
+    gets a folder beside its file for a home."""
     kept = os.environ.get("HOME")
-    if kept and _can_hold_cache(Path(kept)):
-        yield
-        return
-    os.environ["HOME"] = str(folder)
+    os.environ["HOME"] = str(file.parent / f".{file.name}.scratch")
     try:
         yield
     finally:
@@ -236,15 +235,6 @@ def _writable_home(folder: Path) -> Iterator[None]:
             del os.environ["HOME"]
         else:
             os.environ["HOME"] = kept
-
-
-def _can_hold_cache(home: Path) -> bool:
-    cache = home / ".cache"
-    try:
-        cache.mkdir(exist_ok=True)
-    except OSError:
-        return False
-    return os.access(cache, os.W_OK, effective_ids=True)
 
 
 @contextmanager
