@@ -16,6 +16,7 @@ import pytest
 
 from knowport.core.chunking import ChunkingOptions
 from knowport.errors import (
+    EmbeddingError,
     EmbeddingUnavailable,
     EngineError,
     EngineUnavailable,
@@ -467,6 +468,61 @@ def test_an_interrupted_deletion_is_finished_and_no_loss(
     assert world.ingest().vanished == ()
     assert [info.doc_id for info in world.ports.ledger.documents()] == ["kb/a.md"]
     world.assert_whole()
+
+
+@pytest.mark.parametrize("scope", ["default", "other"])
+def test_what_was_begun_of_a_file_that_is_gone_is_written_without_a_restart(
+    world: World, monkeypatch: pytest.MonkeyPatch, scope: str
+) -> None:
+    """The engine failed in the midst of it, and its file will not be read again."""
+    monkeypatch.setattr(retry, "FIRST_WINDOW", 0.001)
+    world.files({"a.md": "# A\n\na\n"})
+    world.ingest()
+    text = page("Gone", [f"part {n}" for n in range(600)])
+    make_folder(world.folder.parent / "more", {"gone.md": text})
+
+    def fails_at_the_second_slice(call: str) -> None:
+        if call == "upsert" and len(world.index.rows) > 500:
+            raise EngineError("The disk is full.")
+
+    world.index.before = fails_at_the_second_slice
+    more = World.options(source="more", kb_scope=scope)
+    with pytest.raises(EngineError, match=r"The disk is full\."):
+        ingest(world.folder.parent / "more", lambda: world.ports, more)
+    world.index.before = lambda _call: None
+    states = {i.doc_id: i.state for i in world.ports.ledger.documents()}
+    assert states == {"kb/a.md": "indexed", "more/gone.md": "writing"}
+
+    assert outcomes(world.ingest()) == {"a.md": ("unchanged", "")}
+
+    if scope == "other":  # is none of this ingest's business
+        assert [i.doc_id for i in world.ports.ledger.unfinished()] == ["more/gone.md"]
+    else:
+        world.assert_whole()
+
+
+def test_what_cannot_be_finished_does_not_hinder_others(world: World) -> None:
+    """And the engine's losses are told beside it."""
+    world.files({"a.md": "# A\n\na\n", "b.md": page("B", ["x", "poison", "z"])})
+    world.ingest()
+    (world.folder / "b.md").unlink()
+    world.ports.ledger.reopen_writes(["kb/b.md"])
+    world.index.delete_by_doc_id("kb/b.md", from_index=1)
+    world.ports = replace(world.ports, embedder=Refusing(model="another"))
+
+    assert outcomes(world.ingest()) == {"a.md": ("unchanged", "")}
+
+    del world.index.rows["kb/a.md#chunk-0"]
+    with pytest.raises(EngineError, match=r"holds 0 chunks .* expects 1\. Not whole: 1 document"):
+        world.ingest()
+
+
+class Refusing(HashEmbedder):
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        for position, text in enumerate(texts):
+            if "poison" in text:
+                raise EmbeddingError("It is refused.", position=position)
+        return super().embed_documents(texts)
 
 
 def test_an_interrupted_deletion_of_a_file_that_is_there_is_written_anew(world: World) -> None:

@@ -14,10 +14,12 @@ from knowport.pipelines.flow import Room
 from knowport.pipelines.ingest_options import IngestOptions
 from knowport.pipelines.ingest_ports import IngestPorts, ReadPorts
 from knowport.pipelines.ingest_run import IngestRun
+from knowport.pipelines.mend import MendPorts
 from knowport.pipelines.missing import Missing, delete, missing, of_source, would_delete
 from knowport.pipelines.opening import Opened, Reader
 from knowport.pipelines.put import MAX_SWITCHES, PortsNow, through_switches
-from knowport.pipelines.replace import as_writer, remove_document
+from knowport.pipelines.recovery import finish
+from knowport.pipelines.replace import as_writer
 from knowport.pipelines.retry import with_retries
 
 
@@ -121,56 +123,59 @@ def _missing(
 def _left(gone: Missing, results: Sequence[FileResult]) -> tuple[str, ...]:
     """The documents without a file that stay in the index."""
     deleted = {result.doc_id for result in results if result.outcome is FileOutcome.DELETED}
-    staying, _ = _parted(gone.documents)
-    return tuple(info.doc_id for info in staying if info.doc_id not in deleted)
+    return tuple(
+        info.doc_id
+        for info in gone.documents
+        if info.state != "deleting" and info.doc_id not in deleted
+    )
 
 
 def _settle(ports: IngestPorts, kb_scope: str) -> None:
-    with_retries(lambda: _finish_deletions(ports, kb_scope))
+    with_retries(lambda: _finish(ports, kb_scope))
     _verify(ports, kb_scope)
 
 
-def _finish_deletions(ports: IngestPorts, kb_scope: str) -> None:
-    """Finish what an interruption left of deletions in the scope, as the next start would."""
-    ledger = ports.ledger
-    if not _parted(ledger.documents(kb_scope=kb_scope))[1]:
-        return
-    with as_writer(ledger, ports.generation):  # else a living writer may be at it
-        for info in _parted(ledger.documents(kb_scope=kb_scope))[1]:
-            remove_document(info.doc_id, ledger, ports.index)
+def _finish(ports: IngestPorts, kb_scope: str) -> None:
+    """Finish what an interruption left in the scope, as the next start would."""
+    _, unfinished = _parted(ports.ledger.documents(kb_scope=kb_scope))
+    if unfinished:
+        finish(
+            [info.doc_id for info in unfinished],
+            MendPorts(ports.embedder, ports.ledger, ports.index, ports.generation, ports.chunking),
+        )
 
 
 def _verify(ports: IngestPorts, kb_scope: str) -> None:
     """Say done only after a read that sees every write finds what the ledger expects.
 
     Documents that the engine lost chunks of (a full disk does that without an error) go back to
-    ``writing``, so that the next start writes them again. Of one that is half deleted any number
+    ``writing``, so that the next ingest writes them again. Of one that is unfinished any number
     may be there.
     """
     ledger, index = ports.ledger, ports.index
-    staying, deleting = _parted(ledger.documents(kb_scope=kb_scope))
-    if not deleting and index.count(kb_scope=kb_scope) == _expected(staying):
+    whole, unfinished = _parted(ledger.documents(kb_scope=kb_scope))
+    if not unfinished and index.count(kb_scope=kb_scope) == _expected(whole):
         return
     with as_writer(ledger, ports.generation):  # others may have been writing between the two
-        staying, deleting = _parted(ledger.documents(kb_scope=kb_scope))
-        half_deleted = sum(index.count(doc_id=info.doc_id) for info in deleting)
-        stored, expected = index.count(kb_scope=kb_scope) - half_deleted, _expected(staying)
+        whole, unfinished = _parted(ledger.documents(kb_scope=kb_scope))
+        of_unfinished = sum(index.count(doc_id=info.doc_id) for info in unfinished)
+        stored, expected = index.count(kb_scope=kb_scope) - of_unfinished, _expected(whole)
         if stored == expected:
             return
-        lost = [i.doc_id for i in staying if index.count(doc_id=i.doc_id) != i.chunk_count]
+        lost = [i.doc_id for i in whole if index.count(doc_id=i.doc_id) != i.chunk_count]
         ledger.reopen_writes(lost)
     raise EngineError(
         f"The index holds {counted(stored, 'chunk')} in scope {kb_scope!r}; the ledger expects "
         f"{expected}. Not whole: {counted(len(lost), 'document')}.",
-        remedy="Check that the disk has room, then run the same command again: they are written "
-        "anew at its start.",
+        remedy="Check that the disk has room, then run the same command again: it writes them "
+        "anew.",
     )
 
 
 def _parted(infos: Sequence[DocumentInfo]) -> tuple[list[DocumentInfo], list[DocumentInfo]]:
-    """Documents that stay, and those whose deletion has begun."""
-    staying = [info for info in infos if info.state != "deleting"]
-    return staying, [info for info in infos if info.state == "deleting"]
+    """Documents that are in, and those whose writing or deletion was interrupted."""
+    whole = [info for info in infos if info.state == "indexed"]
+    return whole, [info for info in infos if info.state != "indexed"]
 
 
 def _expected(infos: Sequence[DocumentInfo]) -> int:

@@ -1,4 +1,4 @@
-"""Finish at the start what an interruption left.
+"""Finish what an interruption left, at the start and at the end of an ingest.
 
 ========  =================================================================================
 state     action
@@ -16,6 +16,7 @@ they stay unfinished, and the reason is told.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from knowport.core.chunking import ChunkingOptions
@@ -44,16 +45,23 @@ def recover(
     doc_ids = [info.doc_id for info in ledger.unfinished()]
     if not doc_ids:
         return Recovery()
-    ports = MendPorts(embedder, ledger, index, generation, chunking)
-
-    def still_unfinished(doc_id: str) -> bool:
-        info = ledger.document(doc_id)
-        return info is not None and info.state != "indexed"
-
     try:
-        refused = mend(doc_ids, ports, needed=still_unfinished).refused
+        refused = finish(doc_ids, MendPorts(embedder, ledger, index, generation, chunking))
         reason = next(iter(refused.values()), "Another process writes them.")
     except (EmbeddingError, EngineError, GenerationChanged, LedgerError) as error:
         reason = str(error)
     left = len(ledger.unfinished())
     return Recovery(len(doc_ids) - left, left, reason if left else "")
+
+
+def finish(doc_ids: Sequence[str], ports: MendPorts) -> Mapping[str, str]:
+    """Finish those of the documents that are unfinished; those that cannot be, with the reason.
+
+    Raises as ``mend`` does.
+    """
+
+    def still_unfinished(doc_id: str) -> bool:
+        info = ports.ledger.document(doc_id)
+        return info is not None and info.state != "indexed"
+
+    return mend(doc_ids, ports, needed=still_unfinished).refused

@@ -2,7 +2,7 @@
 
 A replacement records the new texts in the ledger as ``writing``, upserts the new chunks over the
 old, deletes the tail of each longer old version, and records ``indexed``. What an interruption
-leaves is finished at the next start (``pipelines.recovery``).
+leaves is finished at the next start, or by the next ingest (``pipelines.recovery``).
 """
 
 from __future__ import annotations
