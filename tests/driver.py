@@ -36,10 +36,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from pymilvus.client import grpc_handler
+from typer.main import get_command
 
 import knowport.adapters.ledger
 import knowport.adapters.milvus
 import knowport.entrypoints.mcp.command  # a command imports it when it is run
+import knowport.entrypoints.upload
 from knowport import KnowledgeBase
 from knowport.bootstrap import composition
 from knowport.entrypoints import cli
@@ -167,6 +169,7 @@ def exit_code(job: dict[str, Any]) -> int:
 
 
 def main() -> None:
+    dict(get_command(cli.app).commands)  # type: ignore[attr-defined]  # each loads its module
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

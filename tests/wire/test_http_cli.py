@@ -11,8 +11,9 @@ import pytest
 
 from http_service import FILES, Running, running
 from knowport.client import Client
-from knowport.entrypoints.remote import service_named, upload
+from knowport.entrypoints.remote import service_named
 from knowport.entrypoints.running import announced, running_service
+from knowport.entrypoints.upload import upload
 from support import knowport, make_folder
 
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from knowport.entrypoints import wire
 from knowport.entrypoints.eval_output import (
     SEED,
     Progress,
@@ -17,7 +16,7 @@ from knowport.entrypoints.eval_output import (
     print_tables,
     write_files,
 )
-from knowport.entrypoints.options import EXIT_INTERRUPTED, Config, Home, Json, err
+from knowport.entrypoints.options import EXIT_INTERRUPTED, Config, Home, Json, dumps, err
 from knowport.errors import InvalidInput
 from knowport.evaluation import fitting
 from knowport.evaluation.calibration import REFUSE_BELOW, calibrate, store
@@ -101,12 +100,12 @@ def calibrate_command(
     }
     if report is not None:
         files = {
-            "calibration.json": wire.dumps(values),
+            "calibration.json": dumps(values),
             "calibration.html": calibration_html(values),
         }
         write_files(report, files)
     if as_json:
-        sys.stdout.write(wire.dumps(values) + "\n")
+        sys.stdout.write(dumps(values) + "\n")
     else:
         print_tables(*calibration_tables(values))
     if outcome.refusal:

@@ -13,42 +13,23 @@ import os
 import signal
 import sys
 import traceback
-from dataclasses import asdict
 from importlib import metadata
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from knowport.entrypoints import (
-    audit_cli,
-    calibrate_cli,
-    documents_cli,
-    eval_cli,
-    ingest_cli,
-    keys_cli,
-    lookup_cli,
-    mcp_cli,
-    rebuild_cli,
-    render,
-    serve_cli,
-    wire,
-)
+from knowport.entrypoints.commands import MARKUP, Commands
 from knowport.entrypoints.options import (
     EXIT_FAULT,
     EXIT_INTERRUPTED,
     EXIT_OUTPUT_CLOSED,
     EXIT_OUTPUT_FULL,
-    Config,
-    Home,
-    Json,
+    dumps,
     err,
     out,
-    print_json,
 )
-from knowport.entrypoints.remote import Server, either
 from knowport.errors import InvalidInput, KnowportError
-from knowport.settings import effective_settings
 
 # Typer exports this class only as the base of others.
 UsageError: type[Exception] = next(
@@ -56,50 +37,12 @@ UsageError: type[Exception] = next(
 )
 
 app = typer.Typer(
+    cls=Commands,
     invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # it would take [rag] in a help text for markup
+    rich_markup_mode=MARKUP,
 )
-app.add_typer(ingest_cli.app)
-app.add_typer(audit_cli.app)
-app.add_typer(rebuild_cli.rebuild_app, name="rebuild")
-app.add_typer(lookup_cli.app)
-app.add_typer(documents_cli.documents_app, name="documents")
-app.add_typer(documents_cli.domains_app, name="domains")
-app.add_typer(eval_cli.app)
-app.add_typer(calibrate_cli.app)
-app.add_typer(mcp_cli.app)
-app.add_typer(serve_cli.app)
-app.add_typer(keys_cli.app, name="keys")
-
-
-@app.command()
-def status(
-    as_json: Json = False, server: Server = None, home: Home = None, config: Config = None
-) -> None:
-    """Print what the index holds and what it stands on."""
-    with either(server, home, config) as kb:
-        current = kb.status()
-    if as_json:
-        print_json(asdict(current))
-    else:
-        render.status(out, current)
-
-
-@app.command("config")
-def show_config(as_json: Json = False, home: Home = None, config: Config = None) -> None:
-    """Print every setting in force, where it comes from and what it means. Secrets are masked.
-
-    A setting is taken from the environment (KNOWPORT_RAG__RETRIEVE_K=30), else from the file
-    (section [rag], retrieve_k = 30), else its default.
-    """
-    overrides = {"home": home} if home is not None else {}
-    rows = effective_settings(overrides, config=config)
-    if as_json:
-        print_json({row.key: {"value": row.value, "origin": row.origin} for row in rows})
-    else:
-        render.settings(out, [asdict(row) for row in rows])
 
 
 def main() -> None:
@@ -150,7 +93,13 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 def _tell(error: KnowportError) -> int:
     if "--json" in sys.argv[1:]:
-        sys.stderr.write(wire.dumps(wire.error_json(error)) + "\n")
+        told = {
+            "code": error.code,
+            "message": error.message,
+            "remedy": error.remedy,
+            "transient": error.transient,
+        }
+        sys.stderr.write(dumps({"error": told}) + "\n")
     else:
         err.print(f"Error: {error.message}", style="red", markup=False)
         if error.remedy:

@@ -23,8 +23,11 @@ from knowport.entrypoints.options import (
 from knowport.entrypoints.remote import Server, either
 from knowport.knowledge_base import KnowledgeBase
 
-documents_app = typer.Typer(help="List, show and delete documents.")
-domains_app = typer.Typer(help="The domain catalogue.")
+app = typer.Typer()
+documents_app = typer.Typer(name="documents", help="List, show and delete documents.")
+domains_app = typer.Typer(name="domains", help="The domain catalogue.")
+app.add_typer(documents_app)
+app.add_typer(domains_app)
 
 
 @domains_app.command("check")

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from knowport.entrypoints import wire
 from knowport.entrypoints.eval_output import (
     SEED,
     Progress,
@@ -23,7 +22,15 @@ from knowport.entrypoints.eval_output import (
     print_tables,
     write_files,
 )
-from knowport.entrypoints.options import EXIT_INTERRUPTED, EXIT_PARTIAL, Config, Home, Json, err
+from knowport.entrypoints.options import (
+    EXIT_INTERRUPTED,
+    EXIT_PARTIAL,
+    Config,
+    Home,
+    Json,
+    dumps,
+    err,
+)
 from knowport.errors import InvalidInput
 from knowport.evaluation import gates, reports, setups, tables
 from knowport.evaluation.datasets import Dataset, read_dataset
@@ -148,7 +155,7 @@ def _gate(
     if as_json:
         rows = [asdict(verdict) for verdict in verdicts]
         sys.stdout.write(
-            wire.dumps({"passed": passed, "gate": str(path), "verdicts": rows, "raise_to": raised})
+            dumps({"passed": passed, "gate": str(path), "verdicts": rows, "raise_to": raised})
             + "\n"
         )
     else:
@@ -211,6 +218,6 @@ def _show(made: dict[str, Any], *, as_json: bool) -> None:
     for text in tables.warnings(made):
         err.print(f"Warning: {text}", style="yellow", markup=False)
     if as_json:
-        sys.stdout.write(wire.dumps(made) + "\n")
+        sys.stdout.write(dumps(made) + "\n")
         return
     print_tables(tables.facts(made), tables.tables(made))

@@ -21,10 +21,11 @@ from knowport.entrypoints.options import (
     Home,
     Json,
     Scope,
+    dumps,
     print_json,
     print_json_line,
 )
-from knowport.entrypoints.remote import Server, either, refuse_local_options, upload
+from knowport.entrypoints.remote import Server, either
 from knowport.errors import InvalidInput
 from knowport.knowledge_base import KnowledgeBase
 from knowport.knowledge_writing import Sync
@@ -116,7 +117,7 @@ def ingest(
     def show(report: IngestReport) -> None:
         values = {**wire.report_json(report), "path": str(path), "dry_run": dry_run}
         if report_file is not None:
-            _write(report_file, wire.dumps(values) + "\n")
+            _write(report_file, dumps(values) + "\n")
         if as_json:
             (print_json_line if watch else print_json)(values)
         else:
@@ -125,6 +126,12 @@ def ingest(
     stop = StopOnInterrupt()
     with either(server, home, config) as kb, stop:
         if not isinstance(kb, KnowledgeBase):
+            # Imported here: an ingest without a service needs no HTTP client.
+            from knowport.entrypoints.upload import (  # noqa: PLC0415
+                refuse_local_options,
+                upload,
+            )
+
             refuse_local_options(
                 delete_missing=delete_missing, dry_run=dry_run, watch=watch, force=force
             )

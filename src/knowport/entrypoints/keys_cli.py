@@ -21,7 +21,11 @@ from knowport.model import ApiKey, Role
 from knowport.pipelines.access import AccessKeys, is_usable
 from knowport.settings import load_settings
 
-app = typer.Typer(help="Create, list and revoke access keys of the service.", no_args_is_help=True)
+app = typer.Typer(
+    name="keys",
+    help="Create, list and revoke access keys of the service.",
+    no_args_is_help=True,
+)
 
 _SPAN = re.compile(r"(\d{1,5})([dh])")
 

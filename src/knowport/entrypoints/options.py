@@ -7,16 +7,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
-from knowport.entrypoints import wire
 from knowport.entrypoints.running import naming_service
 from knowport.entrypoints.start import OUTPUT_FAILED
-from knowport.knowledge_base import KnowledgeBase
-from knowport.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from knowport.knowledge_base import KnowledgeBase
+    from knowport.settings import Settings
 
 EXIT_NOT_FOUND = 1
 EXIT_PARTIAL = 8
@@ -54,6 +55,9 @@ Mode = Annotated[
 
 @contextmanager
 def opened(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
+    """The knowledge base of the options, with its warnings on standard error."""
+    from knowport.settings import load_settings  # noqa: PLC0415  # as below
+
     overrides = {"home": home} if home is not None else {}
     with opened_with(load_settings(overrides, config=config)) as kb:
         for warning in kb.warnings:
@@ -64,15 +68,23 @@ def opened(home: Path | None, config: Path | None) -> Iterator[KnowledgeBase]:
 @contextmanager
 def opened_with(settings: Settings, *, lost_ok: bool = False) -> Iterator[KnowledgeBase]:
     """The knowledge base of settings; IndexInUse names the service that has it."""
+    # The client of the engine takes longer to load than a command needs that opens nothing.
+    from knowport.knowledge_base import KnowledgeBase  # noqa: PLC0415
+
     with naming_service(settings.home):
         kb = KnowledgeBase(settings=settings, lost_ok=lost_ok)
     with kb:
         yield kb
 
 
+def dumps(value: Any) -> str:
+    """A value as JSON for people and programs."""
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
 def print_json(value: Any) -> None:
     """The one thing on standard output with --json."""
-    sys.stdout.write(wire.dumps(value) + "\n")
+    sys.stdout.write(dumps(value) + "\n")
 
 
 def print_json_line(value: Any) -> None:

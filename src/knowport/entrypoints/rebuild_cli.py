@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from knowport.client.values import Job
     from knowport.evaluation.labelled import LabelledQuery
 
-rebuild_app = typer.Typer(
+app = typer.Typer(
+    name="rebuild",
     help="Build the index anew while it serves, prove the new one, switch to it, and back.",
     no_args_is_help=True,
 )
@@ -107,7 +108,7 @@ def _finished(
     return finished(service, begin, lambda now: on_progress(output.as_progress(now)))
 
 
-@rebuild_app.command()
+@app.command()
 def run(
     queries: Queries = None,
     force: Force = False,
@@ -155,7 +156,7 @@ def run(
         raise typer.Exit(EXIT_PARTIAL)
 
 
-@rebuild_app.command()
+@app.command()
 def start(
     as_json: Json = False, server: Server = None, home: Home = None, config: Config = None
 ) -> None:
@@ -173,7 +174,7 @@ def start(
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-@rebuild_app.command()
+@app.command()
 def status(
     as_json: Json = False, server: Server = None, home: Home = None, config: Config = None
 ) -> None:
@@ -189,7 +190,7 @@ def status(
         output.print_status(out, found)
 
 
-@rebuild_app.command()
+@app.command()
 def verify(
     queries: Queries = None,
     sample: Sample = SAMPLE,
@@ -216,7 +217,7 @@ def verify(
         raise typer.Exit(RebuildError.exit_code)
 
 
-@rebuild_app.command()
+@app.command()
 def activate(
     force: Force = False,
     as_json: Json = False,
@@ -235,7 +236,7 @@ def activate(
     _print(switched, output.switch_text, as_json=as_json)
 
 
-@rebuild_app.command()
+@app.command()
 def rollback(
     name: Annotated[
         str | None,
@@ -257,7 +258,7 @@ def rollback(
     _print(switched, output.switch_text, as_json=as_json)
 
 
-@rebuild_app.command()
+@app.command()
 def abort(
     as_json: Json = False, server: Server = None, home: Home = None, config: Config = None
 ) -> None:
@@ -272,7 +273,7 @@ def abort(
     _print(dropped, lambda values: f"Dropped {values['dropped']}.", as_json=as_json)
 
 
-@rebuild_app.command()
+@app.command()
 def drop(
     name: Annotated[
         str, typer.Argument(help="A generation, or a collection that `rebuild status` names.")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 from knowport.core.projection import project
-from knowport.errors import KnowportError
 from knowport.model import Answer, Document, DocumentInfo, FileOutcome, IngestReport, Status
 from knowport.pipelines.explain import Explanation
 from knowport.pipelines.trace import trace_of
@@ -55,18 +53,3 @@ def document_json(info: DocumentInfo, document: Document | None = None) -> dict[
 
 def status_json(status: Status) -> dict[str, Any]:
     return asdict(status)
-
-
-def error_json(error: KnowportError) -> dict[str, Any]:
-    return {
-        "error": {
-            "code": error.code,
-            "message": error.message,
-            "remedy": error.remedy,
-            "transient": error.transient,
-        }
-    }
-
-
-def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)

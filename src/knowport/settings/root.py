@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-from sqlalchemy import URL
 
 from knowport.settings.loading import LoadingSettings
 from knowport.settings.mcp import McpSettings
@@ -21,6 +21,9 @@ from knowport.settings.sections import (
     TraceSettings,
 )
 from knowport.settings.server import ServerSettings
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 ENV_PREFIX = "KNOWPORT_"
 
@@ -85,6 +88,9 @@ class Settings(BaseSettings):
     @property
     def ledger_url(self) -> str | URL:
         """The URL in force: the configured one, or the SQLite file in ``home``."""
+        # As text, a home with ? or % in its name would be read as another path.
+        from sqlalchemy import URL  # noqa: PLC0415  # `knowport config` opens no ledger
+
         # As text, a home with ? or % in its name would be read as another path.
         file = URL.create("sqlite", database=str(self.home / "ledger.sqlite3"))
         return self.ledger.url.get_secret_value() or file
