@@ -55,10 +55,10 @@ $(BIN)/python:
 
 $(BIN)/.installed: pyproject.toml | $(BIN)/python
 	@echo "Installing Knowport into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable .
 	@touch $@
 
 $(BIN)/.installed-dev: pyproject.toml | $(BIN)/python
 	@echo "Installing Knowport and its test tools into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(BIN)/.installed

@@ -202,7 +202,7 @@ def environment(name: str) -> Path:
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", str(folder))
             pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-            _run(*pip, "install", "--quiet", *REQUIREMENTS[name])
+            _run(*pip, "install", "--quiet", "--no-compile", *REQUIREMENTS[name])
             stamp.write_text(wanted)  # last, so that an interrupted one is made anew
     return folder
 

@@ -17,6 +17,7 @@ import pytest
 
 from knowport import KnowledgeBase
 from knowport.entrypoints import wire
+from knowport.entrypoints.options import dumps
 from support import HashEmbedder, make_folder
 
 GOLDEN = Path(__file__).with_name("agent_view.json")
@@ -44,7 +45,7 @@ def seen(folder: Path) -> list[dict[str, Any]]:
         kb.ingest(make_folder(folder / "kb", FILES), source="kb", category_from_folder=True)
         views = []
         for lookup in LOOKUPS:
-            answer = json.loads(wire.dumps(wire.answer_json(kb.lookup(**lookup))))
+            answer = json.loads(dumps(wire.answer_json(kb.lookup(**lookup))))
             assert answer["lookup_id"].startswith("lk_")
             views.append({"lookup": lookup, "answer": {**answer, "lookup_id": "lk_*"}})
     return views
@@ -53,7 +54,7 @@ def seen(folder: Path) -> list[dict[str, Any]]:
 def test_the_agents_view_is_as_it_was(tmp_path: Path) -> None:
     views = seen(tmp_path)
     if REGOLD:
-        GOLDEN.write_text(wire.dumps(views) + "\n", encoding="utf-8")
+        GOLDEN.write_text(dumps(views) + "\n", encoding="utf-8")
         pytest.skip(f"{GOLDEN.name} was written anew")
     assert json.loads(GOLDEN.read_text(encoding="utf-8")) == views
-    assert wire.dumps(views) + "\n" == GOLDEN.read_text(encoding="utf-8"), "the order of keys"
+    assert dumps(views) + "\n" == GOLDEN.read_text(encoding="utf-8"), "the order of keys"
