@@ -196,7 +196,7 @@ class Serving:
             stderr=stderr,
             **({"seconds_per_text": seconds_per_text} if hash_embedder else {}),
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (said := re.search(r"Listening at (\S+)\n", text_of(stdout))):
             assert time.monotonic() < deadline, text_of(stderr)
             time.sleep(0.02)

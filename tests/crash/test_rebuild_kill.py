@@ -59,7 +59,7 @@ def put(base: Path, number: int, version: str = "second") -> str:
 def reopened(home: Path, size: int = 300) -> KnowledgeBase:
     """The knowledge base once the engine of the killed process has let go of the file."""
     settings = load_settings({"home": home, "chunking": {"size": size}})
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while True:
         try:
             return KnowledgeBase(settings=settings, embedder=HashEmbedder())

@@ -1,6 +1,6 @@
 """The promises of the lookup, held on the example knowledge base with its labelled questions.
 
-Vectors are the bundled model's, kept between runs; the first run makes them, which takes a minute.
+Vectors are the bundled model's, recorded in ``vectors.npz``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rebuilds of the example knowledge base, judged by its own labelled questions.
 
-Vectors are the bundled model's, kept between runs.
+Vectors are the bundled model's, recorded in ``vectors.npz``.
 """
 
 from __future__ import annotations

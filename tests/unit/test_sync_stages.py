@@ -47,9 +47,9 @@ def test_a_channel_keeps_order_and_waits_for_room() -> None:
 
     with ThreadPoolExecutor(1) as threads:
         producer = threads.submit(produce)
-        while items := channel.take(timeout=10):
+        while items := channel.take(timeout=120):
             taken += items
-        producer.result(timeout=10)
+        producer.result(timeout=120)
     assert taken == list(range(50))
 
 
@@ -71,7 +71,7 @@ def test_a_closed_channel_takes_nothing_and_lets_nobody_wait() -> None:
         waiting = threads.submit(channel.put, 2)
         channel.close()
         with pytest.raises(Closed):
-            waiting.result(timeout=10)
+            waiting.result(timeout=120)
     channel.pause(600)  # at once
 
 
@@ -84,12 +84,12 @@ def test_room_is_bounded_and_what_is_larger_has_it_alone() -> None:
         room.give_back(4)
         assert not large.done()
         room.give_back(6)
-        large.result(timeout=10)
+        large.result(timeout=120)
         small = threads.submit(room.take, 1)
         assert not small.done()
         room.close()
         with pytest.raises(Closed):
-            small.result(timeout=10)
+            small.result(timeout=120)
 
 
 # -- staging --------------------------------------------------------------------------------------

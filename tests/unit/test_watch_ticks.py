@@ -13,7 +13,7 @@ from knowport.errors import InvalidInput
 
 
 def until_changed(changes: Iterator[bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not next(changes):
         assert time.monotonic() < deadline
 

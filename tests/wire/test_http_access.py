@@ -106,7 +106,7 @@ def test_a_key_ends_when_it_is_revoked_or_expires(served: Running) -> None:
 
         served.kb.access.revoke(ids[-2])
 
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         for client in (one, two):  # neither is told to the service: it finds out by itself
             while client.get("/v1/status").status_code == 200:
                 assert time.monotonic() < deadline
@@ -393,10 +393,10 @@ def test_a_network_is_served_only_with_a_usable_key(tmp_path: Path) -> None:
         with listen(settings.server) as listening:
             with pytest.raises(ConfigurationError, match="keys create"):
                 refuse_open_network(kb, listening)
-            soon = datetime.now(UTC) + timedelta(seconds=1.5)
+            soon = datetime.now(UTC) + timedelta(seconds=4)
             kb.access.create(kb_scope="default", role="reader", expires_at=soon)
             refuse_open_network(kb, listening)
-            time.sleep(2)
+            time.sleep(4.1)
             with pytest.raises(ConfigurationError, match="keys create"):
                 refuse_open_network(kb, listening)
         with listen(load_settings({"server": {"port": 0}}).server) as loopback:
@@ -472,7 +472,7 @@ def test_a_running_service_learns_of_keys_that_the_command_makes(tmp_path: Path)
     """The command needs no engine, which the service holds."""
 
     def until(client: httpx.Client, status: int) -> None:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 120
         while client.get("/v1/status").status_code != status:
             assert time.monotonic() < deadline
             time.sleep(0.05)

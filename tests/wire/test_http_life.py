@@ -135,7 +135,8 @@ def test_every_request_that_was_taken_is_answered_when_it_is_told_to_end(
     threads = [threading.Thread(target=ask) for _ in range(16)]
     for thread in threads:
         thread.start()
-    time.sleep(1)
+    while outcomes["200"] < 50 and any(thread.is_alive() for thread in threads):
+        time.sleep(0.01)
     process.tell(signal.SIGTERM)
     code = driver().ended()
     stop.set()
@@ -148,18 +149,18 @@ def test_every_request_that_was_taken_is_answered_when_it_is_told_to_end(
         if line["event"] == "request" and line["route"] == "/v1/lookup"
     )
     assert code == 0
-    assert outcomes["200"] > 50
+    assert outcomes["200"] >= 50
     assert logged == {"200": outcomes["200"]}  # whatever it took, a client got
     assert outcomes["no reply"] == 0
 
 
 def test_it_is_not_ready_any_more_while_it_ends(serving: Serving, home: Path) -> None:
-    process = serving.start(home, KNOWPORT_SERVER__DRAIN_SECONDS="1")
+    process = serving.start(home, KNOWPORT_SERVER__DRAIN_SECONDS="5")
     with httpx.Client(base_url=process.url) as client:
         until_ready(client)
         process.tell(signal.SIGTERM)
-        time.sleep(0.3)
-        reply = client.get("/readyz")
+        while (reply := client.get("/readyz")).status_code == 200:
+            time.sleep(0.01)
         answered = client.post("/v1/lookup", json=QUERY)
 
     assert driver().ended() == 0
@@ -234,14 +235,14 @@ def test_health_answers_at_once_while_a_table_of_thirty_thousand_rows_comes_in(
     spent: list[float] = []
     with httpx.Client(base_url=process.url, timeout=60) as client, Client(process.url) as typed:
         until_ready(client)
-        job = typed.ingest(str(folder), source="table")
+        job, began = typed.ingest(str(folder), source="table"), time.perf_counter()
         while typed.job(job.job_id).state in {"queued", "running"}:
             for _ in range(10):
                 started = time.perf_counter()
                 assert client.get("/healthz").status_code == 200
                 spent.append(time.perf_counter() - started)
                 time.sleep(0.01)
-        done = typed.job(job.job_id)
+        done, took = typed.job(job.job_id), time.perf_counter() - began
         found = typed.lookup("svc-29999")
         typed.delete("table/ports.md")
     process.tell(signal.SIGTERM)
@@ -252,4 +253,4 @@ def test_health_answers_at_once_while_a_table_of_thirty_thousand_rows_comes_in(
     assert done.result["counts"]["indexed"] == 1
     assert "svc-29999" in found.evidence[0].excerpt
     assert len(spent) > 50
-    assert max(spent) < 0.2
+    assert max(spent) < took / 10  # not while a step of the job held everything up

@@ -53,7 +53,7 @@ def test_ended_in_the_middle_of_a_rebuild_it_answers_and_goes_on(
     process = serving.start(home, seconds_per_text=0.05, **SMALL)
     with Client(process.url) as client:
         job = client.rebuild.run(sample=5)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (progress := client.job(job.job_id).progress) or progress["misses"] < 5:
             assert time.monotonic() < deadline
             time.sleep(0.02)

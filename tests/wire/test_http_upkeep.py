@@ -29,7 +29,7 @@ def gate() -> Iterator[GateEmbedder]:
 def ended(client: httpx.Client, begun: httpx.Response) -> dict[str, Any]:
     """The job that a reply began, when it has ended."""
     assert begun.status_code == 202, begun.text
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (job := client.get(begun.headers["location"]).json())["ended_at"] == "":
         assert time.monotonic() < deadline, job
         time.sleep(0.02)
