@@ -287,6 +287,23 @@ def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, **(more or {})}
 
 
+def children_of(process: int) -> dict[int, str]:
+    """The command of each child of a process, by its id. Threads and children may end meanwhile."""
+    found = {}
+    for task in Path(f"/proc/{process}/task").iterdir():
+        for child in _proc(task / "children").split():
+            if command := _proc(Path("/proc", child, "cmdline")):
+                found[int(child)] = command
+    return found
+
+
+def _proc(file: Path) -> str:
+    """A file of /proc; '' where what it tells of has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return file.read_text(errors="replace")
+    return ""
+
+
 def page(title: str, parts: Sequence[str]) -> str:
     """A Markdown page with a section, so a chunk, for each part."""
     sections = [f"## {title} section {n}\n\n{part}\n" for n, part in enumerate(parts)]

@@ -30,6 +30,7 @@ from knowport.errors import (
     InvalidInput,
 )
 from knowport.model import SearchHit, SearchMode, Vector
+from support import children_of
 
 from .conftest import DIMENSION
 from .samples import axis, chunk, request, vector
@@ -1017,10 +1018,7 @@ def thread_states(process: int) -> set[str]:
 
 def engine_process(file: Path) -> int:
     """The Lite process of this one that serves a file."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    (found,) = [
-        int(pid) for pid in children if str(file) in Path(f"/proc/{pid}/cmdline").read_text()
-    ]
+    (found,) = [pid for pid, command in children_of(os.getpid()).items() if str(file) in command]
     return found
 
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ from knowport.adapters.loading import read as reading
 from knowport.errors import LoadError
 from knowport.settings.loading import LoadingSettings
 from manifest_table import cases, outcome_of, problems
+from support import children_of
 
 CASES = list(cases())
 WORDS = "连接数过多 connections 1040"
@@ -283,19 +283,8 @@ def test_no_more_processes_than_allowed_run_at_once():
 
 def _parsers():
     """Parser processes of this process."""
-    children = {
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
-    return {pid for pid in children if "knowport.adapters.loading.worker" in _command(pid)}
-
-
-def _command(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except FileNotFoundError:
-        return ""
+    worker = "knowport.adapters.loading.worker"
+    return {pid for pid, command in children_of(os.getpid()).items() if worker in command}
 
 
 def test_a_closed_loader_starts_again_when_it_is_asked():

@@ -21,7 +21,7 @@ import pytest
 
 from knowport import KnowledgeBase
 from knowport.model import FileOutcome, SearchMode
-from support import HashEmbedder, driver, make_folder, mark, page
+from support import HashEmbedder, children_of, driver, make_folder, mark, page
 
 KILLS = int(os.environ.get("TEST_KILLS", "10"))
 ROUNDS = 10
@@ -158,10 +158,9 @@ def kill(
 def engine_of(process: int) -> int:
     """The embedded engine is a child of the process."""
     with contextlib.suppress(FileNotFoundError):
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-        for child in children:
-            if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0].endswith(b"/milvus"):
-                return int(child)
+        for child, command in children_of(process).items():
+            if command.split("\0")[0].endswith("/milvus"):
+                return child
     raise ProcessLookupError
 
 

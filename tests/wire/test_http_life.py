@@ -17,7 +17,7 @@ import pytest
 from http_service import FILES, Serving, until_ready
 from knowport.client import Client, ServiceUnavailable
 from knowport.errors import EngineUnavailable
-from support import driver, knowport, make_folder, mark
+from support import children_of, driver, knowport, make_folder, mark
 
 QUERY = {"query": "ERROR 1205 (HY000)"}
 
@@ -65,7 +65,7 @@ def test_it_ends_when_its_engine_was_killed_and_starts_again(serving: Serving, h
     process = serving.start(home)
     with httpx.Client(base_url=process.url) as client:
         until_ready(client)
-    [engine] = [pid for pid in map(int, children_of(process.pid)) if "milvus" in command_of(pid)]
+    engine = engine_of(process.pid)
     os.kill(engine, signal.SIGKILL)
 
     assert driver().ended() == EngineUnavailable.exit_code
@@ -85,7 +85,7 @@ def test_a_signal_to_the_whole_group_is_no_failure_of_the_engine(
     process = serving.start(home)
     with httpx.Client(base_url=process.url) as client:
         until_ready(client)
-    [engine] = [pid for pid in map(int, children_of(process.pid)) if "milvus" in command_of(pid)]
+    engine = engine_of(process.pid)
 
     process.tell(signal.SIGTERM)
     os.kill(engine, signal.SIGTERM)
@@ -93,16 +93,9 @@ def test_a_signal_to_the_whole_group_is_no_failure_of_the_engine(
     assert driver().ended() == 0
 
 
-def children_of(pid: int) -> list[str]:
-    return [
-        child
-        for tasks in Path(f"/proc/{pid}/task").iterdir()
-        for child in (tasks / "children").read_text().split()
-    ]
-
-
-def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text()
+def engine_of(process: int) -> int:
+    [engine] = [pid for pid, command in children_of(process).items() if "milvus" in command]
+    return engine
 
 
 @pytest.mark.parametrize("keep_alive", [True, False])
