@@ -51,7 +51,7 @@ class GateEmbedder(HashEmbedder):
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         if not self.gate.is_set():
             self.held.set()
-            assert self.gate.wait(30)
+            assert self.gate.wait(120)
         return super().embed_documents(texts)
 
 
@@ -122,17 +122,17 @@ def running(
         thread.start()
         url = address_of(listening)
         try:
-            assert started.wait(20)
+            assert started.wait(120)
             with httpx.Client(base_url=url, timeout=30) as client:
                 yield Running(url, kb, service, client)
         finally:
             server_.handle_exit(15, None)
             server_.should_exit = True
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive()
 
 
-def until_ready(client: httpx.Client, seconds: float = 20) -> None:
+def until_ready(client: httpx.Client, seconds: float = 120) -> None:
     """Wait until /readyz says yes."""
     deadline = time.monotonic() + seconds
     while client.get("/readyz").status_code != 200:

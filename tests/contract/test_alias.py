@@ -78,7 +78,7 @@ def test_an_outside_reader_gets_the_old_or_the_new_through_switch_and_rollback(
             stop.wait(0.5)
         finally:
             stop.set()
-            outside.join(30)
+            outside.join(120)
         assert errors == []
         assert set(counts) == {wide, narrow}
         assert len(kb.documents()) == DOCUMENTS

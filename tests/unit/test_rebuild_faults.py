@@ -514,14 +514,14 @@ def test_writers_wait_for_the_switch_and_go_to_the_new_generation(
 
     def slowly(ledger: SqlLedger, name: str, **more: Any) -> None:
         writer.start()
-        assert waiting.wait(10)
+        assert waiting.wait(120)
         writer.join(0.3)
         assert not done, "the writer waits for the switch"
         activate(ledger, name, **more)
 
     monkeypatch.setattr(SqlLedger, "activate", slowly)
     new = kb.rebuild.run(sample=3).build.generation
-    writer.join(20)
+    writer.join(120)
     assert done == [new]
     assert kb.document("kb/late.md")[0].chunk_count > 0
     assert_clean(kb)

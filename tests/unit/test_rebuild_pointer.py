@@ -58,7 +58,7 @@ class World:
 
     def open(self, of: Generation) -> Serving:
         self.opened += 1
-        assert self.may_open.wait(10)
+        assert self.may_open.wait(120)
         if self.fails:
             raise self.fails
         return serving(of)
@@ -102,7 +102,7 @@ def test_only_one_waits_for_the_new_generation_to_open(world: World) -> None:
         pass
     assert [world.pointer.current().name for _ in range(10)] == ["g1"] * 10
     world.may_open.set()
-    opener.join(10)
+    opener.join(120)
     assert first == ["g2"]
     assert world.pointer.current().name == "g2"
 

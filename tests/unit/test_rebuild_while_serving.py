@@ -69,7 +69,7 @@ class Traffic:
         finally:
             self._stop.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(120)
 
     def go_on(self) -> None:
         """Wait for the answers of a second and a half, however long they take, or for an error."""

@@ -141,12 +141,12 @@ def test_a_living_writer_is_waited_for_and_its_documents_are_left_alone(
     def live() -> None:
         with ledger.exclusive():
             inside.set()
-            go_on.wait(10)
+            go_on.wait(120)
             written(document("a.md", "newer", 1), ledger, index)
 
     writer = threading.Thread(target=live)
     writer.start()
-    inside.wait(10)
+    inside.wait(120)
 
     def upserts(name: str, what: object) -> None:
         assert threading.current_thread() is writer

@@ -116,7 +116,7 @@ def asking(home: Path, gate: GateEmbedder) -> Iterator[Asking]:
             gate.gate.set()
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
+def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline
@@ -274,7 +274,7 @@ def test_ctrl_c_cancels_the_job_and_the_same_command_goes_on(
     monkeypatch.setattr(rebuild_fill, "GROUP_DOCUMENTS", 1)
     gate.gate.clear()
     command = begun(asking, "rebuild", "run")
-    assert gate.held.wait(20)
+    assert gate.held.wait(120)
     job = asking.service.client.get("/v1/jobs").json()["jobs"][0]["job_id"]
     second = knowport_from_scratch(
         "rebuild", "run", "--json", f"--server={asking.service.url}", home=asking.nowhere
@@ -300,7 +300,7 @@ def test_the_status_tells_of_a_job_and_abort_stops_it(
     monkeypatch.setattr(rebuild_fill, "GROUP_DOCUMENTS", 1)
     gate.gate.clear()
     job = asking.service.client.post("/v1/generations").json()["job_id"]
-    assert gate.held.wait(20)
+    assert gate.held.wait(120)
     _, name = asking.states()[1]
     found = asking.as_json("rebuild", "status")
     refused = asking.service.client.post("/v1/generations/abort")
@@ -322,7 +322,7 @@ def test_the_status_tells_of_a_job_and_abort_stops_it(
 def test_a_second_ctrl_c_does_not_wait(asking: Asking, gate: GateEmbedder) -> None:
     gate.gate.clear()
     command = begun(asking, "rebuild", "start")
-    assert gate.held.wait(20)
+    assert gate.held.wait(120)
     command.interrupt()
     wait_for(lambda: "Cancelling the job" in command.err.read_text())
     command.interrupt()
@@ -338,7 +338,7 @@ def test_a_second_ctrl_c_does_not_wait(asking: Asking, gate: GateEmbedder) -> No
 def test_a_job_that_somebody_else_cancelled_is_told_of(asking: Asking, gate: GateEmbedder) -> None:
     gate.gate.clear()
     first = asking.service.client.post("/v1/generations")
-    assert gate.held.wait(20)
+    assert gate.held.wait(120)
     command = begun(asking, "audit")
     jobs = asking.service.service.jobs
     wait_for(lambda: len(jobs._jobs) == 2)

@@ -134,7 +134,7 @@ def test_every_request_that_was_taken_is_answered_when_it_is_told_to_end(
     code = driver().ended()
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
 
     logged = Counter(
         str(line["status"])

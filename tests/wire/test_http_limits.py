@@ -34,13 +34,13 @@ class GateEmbedder(HashEmbedder):
     def embed_query(self, text: str) -> Vector:
         if "HOLD" in text:
             self.waiting.release()
-            assert self.gate.wait(30)
+            assert self.gate.wait(120)
         return super().embed_query(text)
 
     def embed_documents(self, texts: Any) -> Matrix:
         if any("HOLD" in text for text in texts):
             self.waiting.release()
-            assert self.gate.wait(30)
+            assert self.gate.wait(120)
         return super().embed_documents(texts)
 
 

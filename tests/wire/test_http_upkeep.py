@@ -121,7 +121,7 @@ def test_a_second_rebuild_is_refused_and_told_which_job_is_at_it(
         client = one.client
         gate.gate.clear()
         first = client.post("/v1/generations", json={"switch": False})
-        assert gate.held.wait(20)
+        assert gate.held.wait(120)
         job = first.json()["job_id"]
         begun = [
             client.post(f"/v1/generations{step}")
@@ -164,7 +164,7 @@ def test_a_verification_that_is_cancelled_stops_and_leaves_the_generation_as_it_
 
         def slow(name: str) -> Any:
             held.set()
-            assert go_on.wait(20)
+            assert go_on.wait(120)
             return finds(name)
 
         monkeypatch.setattr(kb._parts.ledger, "document_text", slow)
@@ -172,7 +172,7 @@ def test_a_verification_that_is_cancelled_stops_and_leaves_the_generation_as_it_
             held.clear()
             go_on.clear()
             job = client.post(path)
-            assert held.wait(20)
+            assert held.wait(120)
             client.post(f"{job.headers['location']}/cancel")
             go_on.set()
             done = ended(client, job)
