@@ -137,10 +137,10 @@ def _settle(ports: IngestPorts, kb_scope: str) -> None:
 
 def _finish(ports: IngestPorts, kb_scope: str) -> None:
     """Finish what an interruption left in the scope, as the next start would."""
-    _, unfinished = _parted(ports.ledger.documents(kb_scope=kb_scope))
+    unfinished = [i.doc_id for i in ports.ledger.unfinished() if i.kb_scope == kb_scope]
     if unfinished:
         finish(
-            [info.doc_id for info in unfinished],
+            unfinished,
             MendPorts(ports.embedder, ports.ledger, ports.index, ports.generation, ports.chunking),
         )
 

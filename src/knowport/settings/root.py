@@ -88,7 +88,6 @@ class Settings(BaseSettings):
     @property
     def ledger_url(self) -> str | URL:
         """The URL in force: the configured one, or the SQLite file in ``home``."""
-        # As text, a home with ? or % in its name would be read as another path.
         from sqlalchemy import URL  # noqa: PLC0415  # `knowport config` opens no ledger
 
         # As text, a home with ? or % in its name would be read as another path.
